@@ -9,20 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 BILINEAR_BITS = 10
-"""Number of fractional bits of LiteRT's places between pixels."""
+"""Number of fractional bits of a place, in LiteRT a fixed-point position between two pixels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """The places of all pixels of a result along one axis, between the `size` pixels of a map."""
+    """The positions along one axis at which a resize takes its results from a map of `size` pixels.
+
+    Each pixel of the result has a position, called a place, between two pixels of the map.
+    """
 
     size: int
     lower: NDArray[np.int64]
-    """Number of the pixel before each place."""
+    """Number of the map's pixel just before each place."""
     upper: NDArray[np.int64]
-    """Number of the pixel after each place, or of the same one at an edge or on a pixel."""
+    """Number of the map's pixel just after each place; equal to `lower` on a pixel or at an edge.
+    """
     share: NDArray[np.int64]
-    """Share of the upper pixel, in units of 2^-BILINEAR_BITS; the lower one has the rest."""
+    """Share of pixel `upper` in the result, in units of 2^-BILINEAR_BITS; pixel `lower` has the
+    rest.
+    """
 
     @property
     def count(self) -> int:
@@ -33,7 +39,10 @@ class Places:
 def bilinear_places(
     size: int, out: int, *, align_corners: bool, half_pixel_centers: bool
 ) -> Places:
-    """Return the places of `out` pixels among `size`, as ResizeBilinearInteger calculates them."""
+    """Return the places of a result of `out` pixels in a map of `size` pixels.
+
+    The arithmetic is the same as in LiteRT's ResizeBilinearInteger.
+    """
     one = 1 << BILINEAR_BITS
     if align_corners and out > 1:
         scale = (one * (size - 1) + (out - 1) // 2) // (out - 1)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of float32 from the C library: LiteRT's tables depend on the last bits of these
-functions.
+"""Functions of float32 from the computer's C library, because LiteRT's tables depend on their last
+bits.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Numbers = NDArray[np.float32]
 def of_single(name: str, otherwise: Callable[[float], float]) -> Callable[[Numbers], Numbers]:
     """Return a function of one array of float32, by its name in C, `erfcf` for instance.
 
-    Libraries differ in the last bits of these functions, and LiteRT takes its computer's library.
-    Where it has no such function, `otherwise`, in float64, is rounded to float32.
+    C libraries differ in the last bits of these functions, and LiteRT takes the computer's library.
+    If this library lacks the function, `otherwise`, in float64, is rounded to float32.
     """
     function = _found(name, 1) or otherwise
 
@@ -35,7 +35,10 @@ def of_single(name: str, otherwise: Callable[[float], float]) -> Callable[[Numbe
 def of_two(
     name: str, otherwise: Callable[[float, float], float]
 ) -> Callable[[Numbers | np.float32, Numbers | np.float32], Numbers]:
-    """Return a function of two arrays or numbers of float32, as `of_single` does for one."""
+    """Return a function of two arrays or numbers of float32, by its name in C.
+
+    If the C library lacks the function, `otherwise` replaces it, see of_single.
+    """
     function = _found(name, 2) or otherwise
 
     def each(x: Numbers | np.float32, y: Numbers | np.float32) -> Numbers:
@@ -46,7 +49,7 @@ def of_two(
 
 
 def _found(name: str, arguments: int) -> Callable[..., float] | None:
-    """Return a function of the C library that takes `arguments` numbers of float32; None if it is
+    """Return the C library's function `name` of `arguments` numbers of float32; None if it is
     missing.
     """
     library = ctypes.util.find_library("m")

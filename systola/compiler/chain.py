@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chain of products, as layers. Many rows pass through each layer at a time."""
+"""A network that is a plain chain of matrix products, each one a layer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from systola.compiler.operations import Operations, Product, Reshape
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain of layers, which are products; each layer takes the results of the layer before."""
+    """A chain of layers, which are matrix products; each layer takes the results of the layer
+    before.
+    """
 
     layers: tuple[Layer, ...]
     operators: tuple[str, ...]
@@ -21,7 +23,7 @@ class Chain:
 
 
 def as_chain(operations: Operations) -> Chain | None:
-    """Return `operations` as a chain, or None if they are no chain of products."""
+    """Return `operations` as a chain, or None if they are no plain chain of matrix products."""
     if len(operations.inputs) != 1 or len(operations.outputs) != 1:
         return None
     current = operations.inputs[0]

@@ -12,11 +12,12 @@ from systola.arch.isa import Opcode, Side, encode
 
 
 def all_reduce(core: int, cores: int, first: int, rows: int) -> list[bytes]:
-    """Return instructions that add accumulator rows of all `cores`.
+    """Return the instructions with which one core takes part in a sum over all `cores` of a pod.
 
-    Rows `first` to `first` + `rows` - 1 of each core become the sums of these rows of all cores.
-    One half of the rows goes around to the right, the other half to the left, in pieces. A piece is
-    added up on its way through all cores. Then the sums go around once more, unchanged.
+    Accumulator rows `first` to `first` + `rows` - 1 of each core become the sums of these rows of
+    all cores. One half of the rows goes around the ring of cores to the right, the other half to
+    the left, in pieces. A piece is added up on its way through all cores. Then the sums go around
+    once more, unchanged.
     """
     words = reduce_scatter(core, cores, first, rows)
     for way, piece, came in _rounds(core, cores, rows, range(cores - 1, 2 * (cores - 1))):
@@ -25,10 +26,10 @@ def all_reduce(core: int, cores: int, first: int, rows: int) -> list[bytes]:
 
 
 def reduce_scatter(core: int, cores: int, first: int, rows: int) -> list[bytes]:
-    """Return the instructions of the first half of all_reduce.
+    """Return the instructions of the first half of all_reduce, which makes the sums.
 
-    After them a core has the sums of all cores in some rows, which share_of_rows returns. Its other
-    rows hold sums of some cores only.
+    After these instructions a core has complete sums in some rows, which share_of_rows returns. The
+    core's other rows hold sums of some cores only.
     """
     words: list[bytes] = []
     for way, piece, came in _rounds(core, cores, rows, range(cores - 1)):
@@ -37,17 +38,17 @@ def reduce_scatter(core: int, cores: int, first: int, rows: int) -> list[bytes]:
 
 
 def share_of_rows(core: int, cores: int, rows: int) -> list[range]:
-    """Return the ranges of rows, out of `rows` rows, with complete sums in `core` after
-    reduce_scatter."""
+    """Return the rows, out of `rows`, in which `core` has complete sums after reduce_scatter."""
     found = [_piece(way, core, cores, rows, cores - 1) for way in (1, -1)]
     return [piece for piece in found if piece]
 
 
 def all_gather_rows(core: int, cores: int, first: int, rows: int, lines: int) -> list[bytes]:
-    """Return the instructions of the second half of all_reduce, for buffer lines.
+    """Return instructions that hand buffer lines around all cores.
 
-    There are `lines` lines for each row, from line `first` on. Each core begins with the lines for
-    its own rows, see share_of_rows. After the instructions each core has the lines of all cores.
+    The lines go around in the same way as sums do in the second half of all_reduce. Each row of
+    sums has `lines` buffer lines, from line `first` on. Each core begins with the lines of its own
+    rows, which share_of_rows returns. After the instructions each core has all lines.
     """
     words: list[bytes] = []
     for way, piece, came in _rounds(core, cores, rows, range(cores - 1, 2 * (cores - 1))):
@@ -59,10 +60,10 @@ def all_gather_rows(core: int, cores: int, first: int, rows: int, lines: int) ->
 
 
 def _rounds(core: int, cores: int, rows: int, steps: range) -> Iterator[tuple[int, range, range]]:
-    """Yield for each step and way the rows that a core sends, and the rows that it receives.
+    """Yield for each step and direction the rows that a core sends, and the rows that it receives.
 
-    The way is 1 to the right and -1 to the left. Rows that are sent and received in a step go the
-    same way.
+    The direction, called way, is 1 for rows that move to the right and -1 for rows that move to the
+    left.
     """
     for step in steps:
         for way in (1, -1):
@@ -71,7 +72,7 @@ def _rounds(core: int, cores: int, rows: int, steps: range) -> Iterator[tuple[in
 
 
 def _piece(way: int, core: int, cores: int, rows: int, step: int) -> range:
-    """Return the rows that a core sends in a step of one way.
+    """Return the rows that a core sends in one step to the right (`way` 1) or to the left (-1).
 
     One half of all rows goes each way, in as many pieces as there are cores.
     """
@@ -88,7 +89,8 @@ def _moved(rows: range, first: int) -> range:
 def _exchange(
     way: int, memory: str, sent: range, came: range, adds: int | None = None
 ) -> list[bytes]:
-    """Return instructions that send rows or lines one way, and receive others from the other side.
+    """Return instructions that send rows to the neighbour on one side and receive from the other
+    side.
 
     `memory` is "accumulator" for rows of sums, or "buffer" for lines. `adds` is 1 if received sums
     are added to the sums in the accumulators, 0 if they replace these, and None for lines.
@@ -110,9 +112,9 @@ def _exchange(
 def all_gather(cores: int, first: int, rows: int, to: Side) -> list[bytes]:
     """Return instructions with which each core gets `rows` buffer lines of each of the `cores`.
 
-    Each core has its own lines at line `first`. The lines of the other cores come after these. The
-    first of them are those from the neighbour opposite to `to`. Each core sends lines on, to the
-    side `to`, as soon as they come.
+    Each core has its own lines at line `first`. The lines of the other cores come after these. They
+    begin with the lines of the neighbour on the side opposite to `to`. Each core sends lines on, to
+    the side `to`, as soon as they come.
     """
     count, back = rows * (cores - 1), Side.LEFT if to == Side.RIGHT else Side.RIGHT
     return [
@@ -122,11 +124,12 @@ def all_gather(cores: int, first: int, rows: int, to: Side) -> list[bytes]:
 
 
 def broadcast(core: int, cores: int, root: int, first: int, rows: int) -> list[bytes]:
-    """Return instructions that copy buffer lines of core `root` to all other cores.
+    """Return the instructions of `core` for a copy of buffer lines of core `root` to all other
+    cores.
 
     The lines are `first` to `first` + `rows` - 1. They go to the right from core to core, line by
-    line. To both sides they would take twice as long if a line is one beat. This is because the
-    buffer gives the link unit one line in a cycle.
+    line. If a line is one beat of a link, a copy to both sides at once would take twice as long:
+    the buffer gives the link unit only one line in a cycle.
     """
     distance = (core - root) % cores
     lines = {"buffer": first, "rows": rows}

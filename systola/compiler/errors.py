@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The errors of a compilation."""
+"""The errors that a compilation raises."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from systola.compiler.printable import printable
 
 
 class Refusal(ValueError):
-    """An error for a model or work that is refused, with the reason in one line."""
+    """An error for a model, or for other work, that the compiler refuses, with the reason in one
+    line.
+    """
 
     def __init__(self, reason: str, refused: Mapping[str, str] | None = None) -> None:
-        """Keep the reason for the whole file, and in `refused` the reasons for its parts.
+        """Keep the reason for the whole file, and in `refused` the reasons for its operators or
+        tensors.
 
-        The key of a part is the text of an operator, or the `result_name` of a tensor.
+        The key in `refused` is the text of an operator, or the `result_name` of a tensor.
         """
         super().__init__(printable(reason))
         self.refused: Mapping[str, str] = refused or {}
@@ -37,7 +40,10 @@ def result_name(tensor: object) -> str:
 
 @contextmanager
 def located(operator: object, error_type: type[Refusal]) -> Generator[None, None, None]:
-    """Turn a CompileError or ModelError inside into an `error_type` that begins with `operator`."""
+    """Turn a CompileError or ModelError in a `with` block into an error of `error_type`.
+
+    The text of the new error begins with `operator`.
+    """
     try:
         yield
     except (CompileError, ModelError) as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sum of two tensors of codes with one scale, element by element, without a rounding."""
+"""The exact sum of two tensors of codes with the same scale, element by element."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from systola.arch.isa import Operation, Rounding
 from systola.compiler.operations import Binary, Scale, Value, scalar_requantisation
 
 _FACTOR = 1 << 29
-"""Multiplier of an operand: x becomes x 2^20 2^29 / 2^31 = x 2^18, and the result divides by 2^18.
+"""Multiplier of an operand of Vector: code x becomes x 2^20 2^29 / 2^31 = x 2^18.
+
+The result is divided by 2^18 again.
 """
 
 
@@ -18,9 +20,9 @@ def exact_sum(
     zero_points: tuple[int, int],
     zero_point: int,
 ) -> Binary:
-    """Return the operation that adds two parts.
+    """Return the operation that adds the two tensors `parts` without any rounding.
 
-    It subtracts `zero_points` from the parts, and adds `zero_point` to the result.
+    It subtracts `zero_points` from the codes of the parts, and adds `zero_point` to the result.
     """
     first, second = parts
     return Binary(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The larger of several codes, element by element, as a pooling over all values."""
+"""The largest of several tensors of codes, element by element, calculated as one pooling."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from systola.compiler.operations import Concatenation, Node, Pooling, Reshape, V
 
 
 def larger_codes(operator: str, values: Sequence[Value], result: Value) -> list[Node]:
-    """Return the operations for the largest of `values`, which all have the shape of `result`."""
+    """Return the operations for the element-wise maximum of `values`.
+
+    All values have the shape of `result`.
+    """
     pixels, channels = result.pixels, result.channels
     rows = [Value(f"{value.name} in a row", (1, 1, pixels, channels)) for value in values]
     both = Value(f"all inputs of {operator}", (1, len(rows), pixels, channels))

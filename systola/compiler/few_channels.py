@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other forms of convolutions with few channels, which fill the lines of a machine.
+"""Convolutions with few channels, rewritten such that they fill the lines of the buffer.
 
 A window of an input with few channels has fewer taps in a row than the array has rows. If it pays,
 a first convolution gathers some rows of each window in the channels of one pixel. A second
@@ -40,12 +40,12 @@ from systola.compiler.operations import (
 )
 
 GATHERING = 100
-"""Cycles of an additional convolution beyond one for each vector."""
+"""Cost in cycles of an additional convolution, besides one cycle for each vector."""
 
 
 @lru_cache(maxsize=16)
 def fill_lines(config: Config, operations: Operations) -> Operations:
-    """Return `operations` with other forms of convolutions of few channels, wherever this pays."""
+    """Return `operations` with convolutions of few channels in other forms, wherever this pays."""
     users: dict[Value, list[Node]] = {}
     for node in operations.nodes:
         for source in node.sources:
@@ -85,7 +85,7 @@ def _only_products(value: Value, users: dict[Value, list[Node]]) -> bool:
 
 
 def _pixels_together(config: Config, node: Convolution) -> int:
-    """Return how many pixels of the result of `node` one line can have."""
+    """Return the number of neighbouring pixels of the result of `node` to put in one line."""
     width, channels = node.window.out[1], node.result.channels
     for count in range(min(config.rows, config.cols) // channels, 1, -1):
         window = _wide_window(node.window, count)
@@ -97,7 +97,7 @@ def _pixels_together(config: Config, node: Convolution) -> int:
 
 
 def _wide_window(window: Window, count: int) -> Window:
-    """Return a wider window that covers `count` neighbouring windows of a row."""
+    """Return a window as wide as `count` neighbouring windows of a row together."""
     stride = window.stride[1]
     return replace(
         window,
@@ -127,7 +127,7 @@ def _together(node: Convolution, count: int) -> list[Node]:
 
 
 def _repeated(output: Requantisation, count: int) -> Requantisation:
-    """Return `output` with all values of its channels repeated `count` times."""
+    """Return `output` with the values for its channels repeated `count` times."""
 
     def each(values: NDArray[np.int32]) -> NDArray[np.int32]:
         return np.tile(values, count) if len(values) > 1 else values
@@ -141,17 +141,19 @@ def _repeated(output: Requantisation, count: int) -> Requantisation:
 
 
 def _gathered(config: Config, node: Convolution) -> list[Node]:
-    """Return the nodes for `node`: itself, or a convolution that gathers rows and one after it.
+    """Return either `node` itself, or a convolution that gathers rows and a convolution after it.
 
-    The second form is returned if it is faster.
+    The two convolutions are returned if they are faster. The first gathers several rows of a window
+    in the channels of one pixel.
     """
     (height, width, channels, results), window = node.weights.shape, node.window
     blocks = -(-results // config.cols)
     passes = -(-width // (config.rows // channels))
 
     def cycles(count: int) -> int:
-        """Return the cycles of the array and the activation unit if `count` rows are gathered at a
-        time."""
+        """Return the cycles of the array and the activation unit if `count` rows of a window are
+        gathered in one pixel.
+        """
         if count == 1:
             return height * passes * blocks * node.result.pixels
         rows = _gathered_rows(window, count)
@@ -202,16 +204,16 @@ def _gathered(config: Config, node: Convolution) -> list[Node]:
 
 
 def _gathered_rows(window: Window, count: int) -> int:
-    """Return the number of rows of the gathered map if `count` rows are gathered at a time."""
+    """Return the number of rows of a map if each pixel has gathered `count` rows of a window."""
     kernel = -(-window.kernel[0] // count)
     last = (window.out[0] - 1) * window.stride[0] + (kernel - 1) * count
     return last // gcd(window.stride[0], count) + 1
 
 
 HALO = 4
-"""Least number of rows in a half of a map for each row that both halves need."""
+"""Least height of half a map, in multiples of the rows that both halves must have."""
 ROOM = 0.75
-"""Largest part of the buffer for a map in halves and its source, which must be there as a whole."""
+"""Largest share of the buffer for a map in two halves together with its whole source."""
 
 
 def _halves(
@@ -220,11 +222,12 @@ def _halves(
     users: Mapping[Value, Sequence[Node]],
     outputs: Collection[Value],
 ) -> dict[Node, list[Node]] | None:
-    """Return the nodes of the form in halves for `node` and the two operations after it.
+    """Return new nodes for `node` and the two operations after it, with maps in two halves.
 
-    These are a depthwise convolution and a convolution. The map between the first two is in two
-    halves, side by side in the channels. Each half also has the rows of the other half that its
-    windows reach. Returns None if this form is not possible.
+    The two operations are a depthwise convolution and a convolution. The maps before and after the
+    depthwise convolution are in two halves, upper and lower, side by side in the channels. Each
+    half of its source also has the rows of the other half that its windows reach. Returns None if
+    this form is not possible.
     """
     if not isinstance(node, Convolution) or node.result in outputs:
         return None
@@ -263,16 +266,17 @@ def _halves(
 
 
 def _only_user(value: Value, users: Mapping[Value, Sequence[Node]]) -> Node | None:
-    """Return the operation that is the only user of `value`, or None."""
+    """Return the operation that is the only user of `value`; None for no or several users."""
     takers = users.get(value, ())
     return takers[0] if len(takers) == 1 else None
 
 
 def _made_in_halves(node: Convolution, halves: Value, above: int, below: int) -> list[Node]:
-    """Return the nodes that make the result of `node` as `halves`, with rows of the other half.
+    """Return the nodes that make the result of `node` as two halves, side by side in the channels.
 
-    A kernel has the windows of both halves, as the lower half's windows lie below the upper half's.
-    A row of a half that would be outside the map is filled with the value outside the map.
+    The kernel has the windows of both halves, as the lower half's windows lie below the upper
+    half's. Each half also has the rows `above` and `below` that windows of the next operation
+    reach. Such a row outside the map is filled with the value outside the map.
     """
     half, stride = node.result.grid[0] // 2, node.window.stride[0]
     height, channels = node.weights.shape[0], node.result.channels
@@ -317,7 +321,7 @@ def _made_in_halves(node: Convolution, halves: Value, above: int, below: int) ->
 
 
 def _of_halves(node: DepthwiseConvolution, halves: Value, result: Value) -> Node:
-    """Return `node` for both halves at the same time."""
+    """Return the depthwise convolution `node` for both halves of its source at the same time."""
     return replace(
         node,
         source=halves,
@@ -329,7 +333,7 @@ def _of_halves(node: DepthwiseConvolution, halves: Value, result: Value) -> Node
 
 
 def _whole_again(node: Convolution, halves: Value) -> list[Node]:
-    """Return the nodes that make the whole result of `node` from the halves of its source."""
+    """Return the nodes that make the whole result of `node` from a source in two halves."""
     channels = node.source.channels
     parts: list[Convolution] = []
     for start in (0, channels):

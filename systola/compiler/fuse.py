@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of single elements, merged into the operation before them as its table."""
+"""The merge of functions of single elements into the operation before them, as its lookup table."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _tables(operations: Operations) -> set[bytes]:
 def _all_fused(
     operations: Operations, kind: type[_Kind], fuse: Callable[[Node, _Kind], Node | None]
 ) -> tuple[Node, ...]:
-    """Return the nodes, and merge nodes of a kind into the node before them where `fuse` can."""
+    """Return all nodes, each node of `kind` merged into the node before it where `fuse` allows."""
     uses = Counter(source for node in operations.nodes for source in node.sources)
     uses.update(operations.outputs)
     result: dict[Value, Node] = {}
@@ -83,7 +83,9 @@ def _all_fused(
 
 
 def _fused(before: Node, unary: Unary) -> Node | None:
-    """Return both operations in one, or None if `before` can have no table."""
+    """Return `before` with the function `unary` as its table, or None if `before` can have no
+    table.
+    """
     table = unary_table(unary)
     match before:
         case Convolution() | Binary():
@@ -105,7 +107,9 @@ def _fused(before: Node, unary: Unary) -> Node | None:
 
 
 def _fused_curve(before: Node, curve: Curve) -> Node | None:
-    """Return an operation with results of int16 and the curve in one, or None for others."""
+    """Return `before`, if its results are int16, and the curve as one operation; None for
+    others.
+    """
     match before:
         case WideProduct(sums=False) | Binary(wide=True):
             output = replace(before.output, function=Function.TABLE, table=curve.tables)
@@ -115,7 +119,7 @@ def _fused_curve(before: Node, curve: Curve) -> Node | None:
 
 
 def _with_table(output: _Output, table: NDArray[np.int8]) -> _Output:
-    """Return `output` followed by `table`, which is in the order of INT8."""
+    """Return `output` with `table`, in the order of INT8, applied to its results."""
     codes = INT8
     if output.function in (Function.RELU, Function.RELU6):
         codes = np.maximum(codes, output.zero_point)

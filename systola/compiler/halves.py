@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of int16 as the machine has them, a row of low bytes and one of high bytes.
+"""Functions of the host between tensors of int16 and the machine's form of such tensors.
 
-The host does this, before and after a program.
+The machine has each row of int16 as a row of low bytes and a row of high bytes.
 """
 
 from __future__ import annotations
@@ -15,20 +15,25 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Halves:
-    """Rows of `length` elements of int16 as int8: low bytes of a row, then high bytes."""
+    """A function that splits int16 into int8: for each `length` elements a row of low bytes, then a
+    row of high bytes.
+    """
 
     length: int
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
-        # A processor may have another order of bytes, and an array another order of elements.
+        # A processor may have another order of bytes in int16, and an array another order in
+        # memory.
         pairs = x.astype("<i2", order="C").view(np.int8).reshape(len(x), -1, self.length, 2)
         return pairs.swapaxes(2, 3)
 
 
 @dataclass(frozen=True)
 class Whole:
-    """The reverse of Halves: int16, clamped, from rows of low bytes and rows of high bytes."""
+    """A function that joins rows of low bytes and rows of high bytes to int16, and clamps the
+    results.
+    """
 
     floor: int
     ceiling: int
@@ -41,10 +46,10 @@ class Whole:
 
 @dataclass(frozen=True, eq=False)
 class FromSums:
-    """Sums of 32 bits to int16: times a scale for each channel in float64, halves away from 0.
+    """A function that scales sums of 32 bits to int16, with halves away from 0.
 
-    A sum is 65536 times an int16 of the first half of the rows, plus the int16 of the same row in
-    the second half. The rows lie as Halves has them.
+    Each channel has its own scale in float64. A sum is 65536 times an int16 of the first half of
+    the rows, plus the int16 of the same row in the second half. The rows lie as Halves has them.
     """
 
     scales: NDArray[np.float64]
@@ -62,16 +67,16 @@ class FromSums:
 
 @dataclass(frozen=True)
 class Windows:
-    """The elements of each window over maps 1 x H x W x C, as rows; pairs are (y, x).
+    """A function that returns the elements of each window over a map 1 x H x W x C as a row.
 
-    Outside a map are zeros.
+    Elements outside the map are zeros. Pairs are (y, x).
     """
 
     kernel: tuple[int, int]
     stride: tuple[int, int]
     dilation: tuple[int, int]
     first: tuple[int, int]
-    """Row and column of the first window; negative for padding."""
+    """Row and column of the first window's first element; negative for padding."""
     out: tuple[int, int]
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operations of the host on a network's data, before, between and after the programs.
 
-Each is a function that takes arrays of samples x shape. The caller brings its result into the final
-shape. The functions are plain data, so that a compiled network can be stored.
+Each is a function that takes arrays of samples x shape. The caller brings the function's result
+into the final shape. The functions are plain data, so that a compiled network can be stored.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ class Dequantise:
 
 @dataclass(frozen=True)
 class DequantiseWide:
-    """A function that makes float32 of int16, which is in rows of low bytes and of high bytes."""
+    """A function that makes float32 of int16, which it takes as a row of low and a row of high
+    bytes.
+    """
 
     scale: float
 
@@ -108,7 +110,7 @@ class Softmax:
 
 @dataclass(frozen=True)
 class QuantisedSoftmax:
-    """A softmax along rows of `length` elements, as ONNX Runtime's QLinearSoftmax."""
+    """A softmax of int8 along rows of `length` elements, as ONNX Runtime's QLinearSoftmax."""
 
     length: int
     scale: float
@@ -146,9 +148,8 @@ class RealSigmoid:
 
 @dataclass(frozen=True)
 class RealRescale:
-    """A function that multiplies each float32 by a number and adds an offset.
-
-    It does as Keras's Rescaling.
+    """A function that multiplies each float32 by a number and adds another, as Keras's
+    Rescaling.
     """
 
     scale: float
@@ -164,14 +165,14 @@ class RealRescale:
 class RealAveragePool:
     """A function that makes means of windows over maps of float32, 1 x H x W x C.
 
-    Pairs are (y, x).
+    Pairs of numbers are (y, x).
     """
 
     kernel: tuple[int, int]
     stride: tuple[int, int]
     dilation: tuple[int, int]
     first: tuple[int, int]
-    """Row and column of the first window; negative for padding."""
+    """Row and column of the first window's first element; negative for padding."""
     out: tuple[int, int]
     padding_counts: bool
     """True if the zeros around the map count as elements, too."""
@@ -198,21 +199,21 @@ class RealAveragePool:
 class AveragePool:
     """A function that makes means of windows over maps of int8, 1 x H x W x C, as LiteRT does.
 
-    Pairs are (y, x).
+    Pairs of numbers are (y, x).
     """
 
     kernel: tuple[int, int]
     stride: tuple[int, int]
     first: tuple[int, int]
-    """Row and column of the first window; negative for padding."""
+    """Row and column of the first window's first element; negative for padding."""
     out: tuple[int, int]
     floor: int
     ceiling: int
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
-        # Sums of all elements above and to the left of each: four such sums give the sum of a
-        # window.
+        # `sums` has for each place the sum of all elements above and to the left of it: four such
+        # sums give the sum of a window.
         sums = np.zeros((len(x), x.shape[2] + 1, x.shape[3] + 1, x.shape[4]), np.int64)
         sums[:, 1:, 1:] = x[:, 0].astype(np.int64).cumsum(axis=1).cumsum(axis=2)
         (top, bottom), (left, right) = (
@@ -257,7 +258,7 @@ class ResizeBilinear:
                 np.take(total, places.lower, axis) * ((1 << BILINEAR_BITS) - weights)
                 + np.take(total, places.upper, axis) * weights
             )
-        # A division as in C, halves away from 0.
+        # The sums are divided as in C, with halves rounded away from 0.
         half = 1 << 2 * BILINEAR_BITS - 1
         rounded = np.sign(total) * ((np.abs(total) + half) >> 2 * BILINEAR_BITS)
         return rounded.astype(x.dtype)
@@ -265,9 +266,9 @@ class ResizeBilinear:
 
 @dataclass(frozen=True)
 class Extreme:
-    """A function that finds the first place of the largest or smallest element along an axis.
+    """A function that finds the place of the largest or smallest element along an axis.
 
-    It does as ARG_MAX and ARG_MIN do.
+    Of equal elements the first counts, as in LiteRT's ARG_MAX and ARG_MIN.
     """
 
     axis: int
@@ -283,7 +284,8 @@ class Extreme:
 
 @dataclass(frozen=True)
 class RealMean:
-    """A function that makes means of float32, as ReduceMean does, along the middle axis of `shape`.
+    """A function that makes means of float32 along the middle axis of `shape`, as ONNX's
+    ReduceMean.
 
     The middle axis stands for all axes of the mean.
     """
@@ -302,7 +304,7 @@ class RealMean:
 
 @dataclass(frozen=True, eq=False)
 class Embedding:
-    """A function that takes rows of a table by whole numbers, as GATHER along the first axis.
+    """A function that takes rows of a table by their numbers, as GATHER along the first axis.
 
     It raises IndexError for a number that is no row.
     """
@@ -318,7 +320,8 @@ class Embedding:
 
 @dataclass(frozen=True)
 class FlipSign:
-    """A function that converts between uint8 and int8, to `dtype`: it flips the sign bit.
+    """A function that converts int8 to uint8 or back, by a flip of the sign bit; `dtype` is the
+    result's.
 
     Codes of int8 are 128 less than codes of uint8.
     """
@@ -345,9 +348,9 @@ class Transpose:
 
 @dataclass(frozen=True, eq=False)
 class Rearrange:
-    """A function that takes element `origin`[i] of a sample as element i of the result.
+    """A function that moves elements: element i of the result is element `origin`[i] of the sample.
 
-    It takes `fill` if `origin`[i] is -1.
+    Where `origin`[i] is -1, element i of the result is `fill`.
     """
 
     origin: NDArray[np.int64]
@@ -385,9 +388,10 @@ class LookUp:
 
 @dataclass(frozen=True)
 class Convert:
-    """A function that converts to another type, as LiteRT's CAST.
+    """A function that converts numbers to another type, as LiteRT's CAST.
 
-    Whole numbers wrap, floating-point numbers saturate.
+    Results that do not fit the type wrap for whole numbers, and saturate for floating-point
+    numbers.
     """
 
     dtype: str
@@ -405,16 +409,13 @@ class Convert:
 
 @dataclass(frozen=True, eq=False)
 class Calculate:
-    """A function of whole numbers, element by element, by its name in WHOLE_NUMBERS.
-
-    In `operands` None stands for an array, in order.
-    """
+    """A function of whole numbers, element by element, by its name in WHOLE_NUMBERS."""
 
     kind: str
     operands: tuple[NDArray[Any] | None, ...]
-    """Constant operands, and None for each operand that is an array."""
+    """Constant operands, and None in the place of each operand that is an array, in order."""
     rank: int
-    """Number of dimensions of the result; operands with fewer dimensions lack the first ones."""
+    """Number of dimensions of the result; an operand with fewer gets first dimensions of size 1."""
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         rest = iter(arrays)

@@ -10,7 +10,7 @@ from systola.compiler.operations import Value
 
 
 class Interpreter(Enum):
-    """The libraries that define the results of the file formats."""
+    """An interpreter, by its package: the library that defines the results of a file format."""
 
     LITERT = "ai-edge-litert"
     ONNX_RUNTIME = "onnxruntime"
@@ -18,15 +18,16 @@ class Interpreter(Enum):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InterpretedStage:
-    """A stage of a network: some of its operators as a model file of their own."""
+    """A stage of a network that an interpreter runs: some operators as their own model file."""
 
     operators: tuple[str, ...]
     """Operators of the network, for messages and reports."""
     interpreter: Interpreter
     model: bytes
-    """Content of the file, with the inputs `sources` and the outputs `results` in the same order.
+    """Content of the model file; its inputs and outputs are in the order of `sources` and
+    `results`.
     """
     sources: tuple[Value, ...]
     results: tuple[Value, ...]
     macs: int
-    """Multiply-accumulates of one sample."""
+    """Number of multiply-accumulates of the stage in one sample."""

@@ -23,20 +23,22 @@ from systola.compiler.operations import Kept, Operations, Value
 from systola.compiler.partition import Stage
 
 SHARE = 4
-"""Number of parts of the buffer. If other values must leave it, variables take at most one part."""
+"""Number of parts of the buffer, of which variables take at most one if values must be spilled."""
 
 
 @dataclass(frozen=True, eq=False)
 class OnChip(KeepingPrograms):
-    """Variables in the unified buffer, and the programs of the only stage on the machine."""
+    """Variables that stay in the unified buffer, with the programs of the network's only device
+    stage.
+    """
 
     numbers: tuple[int, ...]
-    """Numbers of these variables among all variables of the network."""
+    """Numbers of the variables in the buffer, among all variables of the network."""
 
 
 @dataclass(frozen=True)
 class KeptStages:
-    """The stages of a network with variables in the buffer."""
+    """The stages of a network that keeps some of its variables in the unified buffer."""
 
     before: tuple[HostStage, ...]
     operations: Operations
@@ -50,9 +52,10 @@ def keep_variables(
     outputs: Sequence[Value],
     variables: Sequence[tuple[Value, Value]],
 ) -> KeptStages | None:
-    """Return the stages with as many variables in the buffer as possible; None if none can be.
+    """Return the stages with as many variables in the buffer as possible; None if none can stay.
 
-    `outputs` are the outputs of the model itself. A variable has a value before and after a sample.
+    `outputs` are the outputs of the model itself. `variables` are pairs: the value of a variable
+    before and after a sample.
     """
     programs = [stage for stage in stages if isinstance(stage, Operations)]
     if len(programs) != 1 or not variables:
@@ -79,7 +82,7 @@ class _Chooser:
         self._found = self._candidates()
 
     def choose(self) -> KeptStages | None:
-        """Return the stages for the first choice that fits the machine."""
+        """Return the stages for the first choice of variables that fits the machine."""
         for numbers, spilling in self._choices():
             wanted = self._wanted(numbers)
             kept = tuple(
@@ -120,9 +123,10 @@ class _Chooser:
         return value.pixels * self._layouts[value].blocks
 
     def _candidates(self) -> dict[int, tuple[Value, Value]]:
-        """Return the values of variables as the machine has them, before and after a sample.
+        """Return the values of each variable on the machine, before and after a sample.
 
-        The two have the same layout in the buffer. Changes of shape on the host are left out.
+        Only variables with the same layout in the buffer for both values are included. The values
+        are on the machine's side of changes of shape that the host makes.
         """
         made = {stage.result: stage for stage in self._host}
         inside = {*self._operations.inputs, *self._operations.outputs}
@@ -150,7 +154,7 @@ class _Chooser:
         return users[0] if isinstance(users[0].function, View) else None
 
     def _possible(self, numbers: Sequence[int]) -> list[int]:
-        """Return the variables of `numbers`, without those that the host needs before a sample."""
+        """Return the `numbers` without those variables that the host needs before a sample."""
         chosen = sorted(numbers)
         while True:
             wanted = self._wanted(chosen)
@@ -164,7 +168,7 @@ class _Chooser:
             chosen = stay
 
     def _wanted(self, kept: Sequence[int]) -> set[Value]:
-        """Return the values that the host needs if the variables of `kept` are in the buffer."""
+        """Return the values that the host needs if the variables `kept` are in the buffer."""
         inside = {self._found[number][0] for number in kept}
         others = (each for number, each in enumerate(self._variables) if number not in kept)
         wanted = {*self._outputs, *(after for _, after in others)}

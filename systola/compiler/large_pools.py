@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Poolings that are too large for one instruction, in forms that the machine can do.
+"""Poolings that are too large for one instruction, rewritten in forms that the machine can do.
 
-A window of all pixels may have another shape, as this changes no result. A sum over another large
-window is a convolution with ones. Averages of windows that reach over the edge need a parameter for
-each number of taps inside the map. If there are too many such numbers, they stay on the host.
+A window that covers the whole map may be given another shape, as this changes no result. A sum over
+another large window is a convolution with ones. Averages of windows that reach over the edge need a
+parameter entry for each number of taps inside the map. With too many such numbers, the averages
+stay on the host.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from systola.compiler.partition import Item, Translation
 from systola.compiler.quantise import INT8, table_bytes
 
 MOST_COUNTS = 64
-"""Largest number of taps of a window that reaches over the edge, on the preset `base`."""
+"""Largest number of taps, on the preset `base`, of an averaging window that reaches over the edge.
+"""
 MOST_STEPS = 256
-"""Largest number of instructions for a pooling that has windows with more taps at the edge."""
+"""Largest number of instructions for an averaging with more than MOST_COUNTS taps at the edge."""
 
 
 def with_small_pools(translation: Translation) -> Translation:
-    """Return `translation` with other operations for poolings that are too large."""
+    """Return `translation` with other operations in place of poolings that are too large."""
     items: list[Item] = []
     for item in translation.items:
         items += _small(item) if isinstance(item, Pooling) else [item]
@@ -38,7 +40,8 @@ def _small(node: Pooling) -> list[Item]:
     window, taps = node.window, node.window.kernel[0] * node.window.kernel[1]
     edges = window.counts_differ(*node.source.grid)
     if node.reduction == Reduction.AVERAGE and edges and not node.averages:
-        # At the edges each column of windows has its own number of taps inside.
+        # At the edges each column of windows has its own number of taps inside, so its own
+        # instruction.
         steps = window.out[0] * min(window.out[1], window.kernel[1] + 1)
         large = steps > MOST_STEPS or max(window.kernel) > MAX_KERNEL
         return [_on_the_host(node)] if taps > MOST_COUNTS and large else [node]
@@ -55,7 +58,7 @@ def _small(node: Pooling) -> list[Item]:
 
 
 def _sides(count: int) -> tuple[int, int] | None:
-    """Return the sides of a map of `count` pixels that one window can cover, or None."""
+    """Return height and width of a map of `count` pixels that one window can cover, or None."""
     for height in range(-(-count // MAX_KERNEL), MAX_KERNEL + 1):
         if count % height == 0:
             return height, count // height
@@ -73,9 +76,9 @@ def _on_the_host(node: Pooling) -> HostStage:
 
 
 def _with_ones(node: Pooling) -> list[Item]:
-    """Return a convolution that sums each channel by itself, and a bound of its results.
+    """Return a convolution with ones in place of a pooling, and a table that bounds its results.
 
-    The bound is left out if all codes are within it.
+    The table is left out if the pooling allows all codes.
     """
     channels, taps = node.source.channels, node.window.kernel[0] * node.window.kernel[1]
     bounded = (node.floor, node.ceiling) != (-128, 127)
@@ -102,7 +105,7 @@ def _with_ones(node: Pooling) -> list[Item]:
 
 
 def _for_channels(output: Requantisation, channels: int) -> Requantisation:
-    """Return a requantisation with a value for each channel instead of one for all."""
+    """Return a requantisation with the same values, repeated for each of the channels."""
     return replace(
         output,
         bias=np.broadcast_to(output.bias, channels),

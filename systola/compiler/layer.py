@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A matrix multiplication with everything that Activate does to its result."""
+"""A layer of a network: a matrix product with all that instruction Activate does to its result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Layer:
     ceiling: int = 127
     """Upper bound of RELU6: the code of 6.0."""
     table: bytes | None = None
-    """Table for TABLE: 256 int8 results, entry i for the input with bit pattern i."""
+    """Table for function TABLE: 256 int8 results, entry i for the input with bit pattern i."""
 
     def __post_init__(self) -> None:
         def need(ok: bool, why: str) -> None:

@@ -27,7 +27,7 @@ class HostMatrix:
     """
 
     offset: int
-    """Offset in the host window, in bytes."""
+    """Offset of the matrix in the host window, in bytes."""
     rows: int
     columns: int
     block: int
@@ -35,7 +35,7 @@ class HostMatrix:
 
     @property
     def blocks(self) -> int:
-        """Number of blocks of a row."""
+        """Number of blocks of `block` elements in a row."""
         return tiles(self.columns, self.block)
 
     @property
@@ -104,7 +104,7 @@ def pack_tiles(
 
 
 def pack_parameters(config: Config, layer: Layer, n_block: int) -> NDArray[np.uint8]:
-    """Return the parameter entries of a layer, as pack_entries does."""
+    """Return the parameter entries of a layer, in the format of pack_entries."""
     return pack_entries(config, layer.bias, layer.multiplier, layer.shift, n_block)
 
 
@@ -115,10 +115,10 @@ def pack_entries(
     shift: NDArray[np.int32],
     n_block: int,
 ) -> NDArray[np.uint8]:
-    """Return parameter entries in the format of Load_Parameters, 1-D.
+    """Return parameter entries in the format of Load_Parameters, as an array of one dimension.
 
     There is one entry for each `n_block` output elements; channels of padding have multiplier 0.
-    Each array has one value for each output element, as in Layer.
+    The arrays `bias`, `multiplier` and `shift` have one value for each output element, as in Layer.
     """
     n = bias.size
     n_tiles = tiles(n, n_block)

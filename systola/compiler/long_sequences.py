@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations with windows along long sequences, in forms that the machine can do.
+"""Windows along long sequences, rewritten in forms that the machine can do.
 
 A sequence is a map of one row. There are four forms:
 
@@ -41,7 +41,7 @@ Windowed = Convolution | DepthwiseConvolution | Pooling
 
 
 def with_short_windows(translation: Translation) -> Translation:
-    """Return `translation` with operations on sequences too long for the machine replaced.
+    """Return `translation` without operations on sequences that are too long for the machine.
 
     Several smaller operations, or an operation in another form, replace each of them.
     """
@@ -72,10 +72,9 @@ def _short(node: Windowed) -> list[Item]:
 
 
 def _in_column(node: Convolution | DepthwiseConvolution) -> list[Item]:
-    """Return the operation on a map of one column.
+    """Return the operation `node`, on a sequence, as an operation on a map of one column.
 
-    The first window of a column may begin further from the map's edge than the first window of a
-    row.
+    A column allows a first window further from the map's edge than a row does.
     """
     window, shape = node.window, node.weights.shape
     source = _value(node.source, (1, node.source.pixels, 1, node.source.channels))
@@ -101,7 +100,7 @@ def _in_column(node: Convolution | DepthwiseConvolution) -> list[Item]:
 
 
 def _steps_that_fold(node: Convolution) -> int:
-    """Return the largest number of neighbouring pixels that can become one pixel.
+    """Return the largest number of neighbouring pixels that can become one pixel of more channels.
 
     The number must divide both the stride and the width.
     """
@@ -114,7 +113,7 @@ def _steps_that_fold(node: Convolution) -> int:
 def _folded(node: Convolution, steps: int) -> list[Item]:
     """Return the operations on a sequence in which each `steps` pixels become one pixel.
 
-    The new pixel has the channels of all of them.
+    The new pixel has the channels of all these pixels.
     """
     window = node.window
     _, taps, channels, n = node.weights.shape
@@ -139,9 +138,10 @@ def _folded(node: Convolution, steps: int) -> list[Item]:
 
 
 def _in_parts(node: Windowed, most: int) -> list[Item]:
-    """Return the operations on parts of the sequence.
+    """Return the operations for a sequence that is cut into parts, each with at most `most`
+    windows.
 
-    Each part also has the first pixels of the next part if its last windows need them.
+    A part also has the first pixels of the next part if its last windows need them.
     """
     window, width, out = node.window, node.source.grid[1], node.window.out[1]
     extent = (window.kernel[1] - 1) * window.dilation[1] + 1
@@ -181,7 +181,7 @@ def _in_parts(node: Windowed, most: int) -> list[Item]:
 
 
 def _in_rows(node: Convolution | DepthwiseConvolution) -> list[Item]:
-    """Return the operations on a map with rows as long as the distance of two taps."""
+    """Return the operations on the sequence as a map with rows as long as the taps' distance."""
     window = node.window
     step, taps, stride = window.dilation[1], window.kernel[1], window.stride[1]
     if stride != 1:

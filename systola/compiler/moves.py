@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves of elements: operations that fill each element of a result from their source.
+"""Moves of elements: operations that fill each element of a result with an element of their source.
 
-A move is described by its origin, an array of the result's size. For each element of the result it
-has the position of an element of the source, or -1 for a fill value. From the origin the compiler
-chooses the cheapest operations that make the move on the machine. A move that would take too many
-operations stays on the host.
+A move is described by its origin, an array of the result's size. For each element of the result the
+origin has the position of an element of the source, or -1 for a fill value. From the origin the
+compiler chooses the cheapest operations that make the move on the machine. A move that would take
+too many operations stays on the host.
 """
 
 from __future__ import annotations
@@ -39,18 +39,20 @@ from systola.compiler.partition import Item
 MOST_ELEMENTS = 1 << 24
 """Largest number of elements of a value that can be moved."""
 MOST_PARTS = 64
-"""Largest number of parts of a move on the machine."""
+"""Largest number of parts into which a move on the machine may cut a value."""
 MOST_WEIGHTS = 1 << 22
 """Largest number of weights, nearly all of them zero, of a convolution that only moves channels."""
 MAX_TOP, MAX_LEFT, MAX_KERNEL = 2047, 127, 255
 MAX_STRIDE, MAX_SIDE = 255, 4095
-"""Largest operands of Set_Config_Window: first row and column, kernel, stride, side of a map."""
+"""Largest operands of Set_Config_Window: row and column of the first window, kernel, stride, and
+height or width of a map.
+"""
 
 Positions = NDArray[np.int64]
 
 
 def check_size(*values: Value) -> None:
-    """Raise ModelError if a value is too large to be moved.
+    """Raise ModelError if a value has too many elements to be moved.
 
     A move needs an array with the origin of each element.
     """
@@ -62,7 +64,7 @@ def check_size(*values: Value) -> None:
 def moved(
     operator: str, source: Value, result: Value, origin: Positions, fill: int = 0
 ) -> list[Item]:
-    """Return the operations that make `result` from `source`, which has the same type.
+    """Return the operations that move elements from `source` to `result`, a value of the same type.
 
     `origin` may have any shape. Raises ModelError if sizes do not fit.
     """
@@ -82,8 +84,9 @@ def moved(
 
 
 def repacked(operator: str, source: Value, result: Value) -> list[Item]:
-    """Return the operations that lay the elements of `source` out in lines of the shape of
-    `result`."""
+    """Return the operations that give `source` the shape of `result` and lay its elements out
+    accordingly in lines of the buffer.
+    """
     order = np.arange(source.pixels * source.channels)
     items = on_the_machine(operator, source, result, order, 0)
     if items is not None:
@@ -94,7 +97,9 @@ def repacked(operator: str, source: Value, result: Value) -> list[Item]:
 def on_the_machine(
     operator: str, source: Value, result: Value, origin: Positions, fill: int
 ) -> list[Item] | None:
-    """Return the operations for a move of int8 on the machine, or None if it takes too many."""
+    """Return the operations for a move of int8 on the machine, or None if they would be too
+    many.
+    """
     mover = _Mover(operator, source, result, fill)
     positions = origin.reshape(result.pixels, result.channels)
     separate = _separate(positions, source.channels)
@@ -103,7 +108,7 @@ def on_the_machine(
 
 
 def check_moves(source: int, result: int) -> None:
-    """Raise ModelError if a convolution that only moves channels would be too large.
+    """Raise ModelError if a convolution that only moves channels would have too many weights.
 
     `source` and `result` are numbers of channels.
     """
@@ -119,7 +124,7 @@ def gathered(
     fill: int,
     window: Window | None = None,
 ) -> Convolution:
-    """Return a convolution that only moves: channel c of the result is channel `channels`[c].
+    """Return a convolution that only moves channels: `channels`[c] of the source become channel c.
 
     A number of -1 stands for a channel of `fill`. `window`, of one tap, moves pixels.
     """
@@ -145,9 +150,11 @@ def gathered(
 
 
 def constant_value(operator: str, name: str, data: NDArray[np.int8]) -> tuple[Value, Binary]:
-    """Return a value with constants, and the operation that makes it: a sum with zeros."""
+    """Return a value of constants, and the operation that makes it, a sum of the constants and
+    zeros.
+    """
     result = Value(name, data.shape)
-    # The scale of x is 2^30 * 2^(20 - 31), which the output takes back.
+    # The scale multiplies by 2^30 * 2^(20 - 31) = 2^19, which the output's scale takes back.
     scale = Scale(0, 1 << 30, 0)
     return result, Binary(
         operator=operator,
@@ -168,9 +175,10 @@ def _view(operator: str, source: Value, result: Value) -> Item:
 
 
 def _separate(positions: Positions, channels: int) -> tuple[Positions, Positions] | None:
-    """Return the source's pixel for each pixel of a result, and its channel for each channel.
+    """Return a move as two lists, or None if pixels do not all take the same channels.
 
-    A number of -1 stands for the fill. Returns None if pixels do not all take the same channels.
+    The first list has the source's pixel for each pixel of the result, the second its channel for
+    each channel. A number of -1 stands for the fill.
     """
     there = positions >= 0
     rows: NDArray[np.bool_] = np.logical_or.reduce(there, axis=1)
@@ -189,7 +197,9 @@ def _separate(positions: Positions, channels: int) -> tuple[Positions, Positions
 
 @dataclass(frozen=True)
 class _Walk:
-    """A window of one tap that walks over a map, with height and width of the map."""
+    """A window of one tap that visits pixels of a map in order, with height and width of
+    the map.
+    """
 
     height: int
     width: int
@@ -197,7 +207,7 @@ class _Walk:
 
 
 class _Mover:
-    """A collector of the operations of one move."""
+    """A collector of the operations that make one move on the machine."""
 
     def __init__(self, operator: str, source: Value, result: Value, fill: int) -> None:
         self.operator = operator
@@ -207,7 +217,7 @@ class _Mover:
         self.items: list[Item] = []
 
     def finished(self) -> list[Item]:
-        """Return the operations, without a view at the end that changes no shape."""
+        """Return the collected operations, without a last change of shape that changes nothing."""
         if len(self.items) > 1:
             *others, producer, view = self.items
             if (
@@ -220,8 +230,10 @@ class _Mover:
         return self.items
 
     def separate(self, pixels: Positions, channels: Positions) -> bool:
-        """Move whole pixels, with the same move of channels in each; return whether this is
-        possible."""
+        """Move whole pixels, with the same move of channels in each pixel.
+
+        Returns whether this is possible.
+        """
         source, count = self.source, len(channels)
         same = len(pixels) == source.pixels and np.array_equal(pixels, np.arange(len(pixels)))
         run = channels[0] >= 0 and bool((np.diff(channels) == 1).all())
@@ -275,7 +287,9 @@ class _Mover:
         return True
 
     def _runs(self, source: Value, pixels: Positions) -> bool:
-        """Join runs of consecutive pixels; return whether they are few enough."""
+        """Move pixels by joining runs of consecutive pixels; return whether the runs are few
+        enough.
+        """
         edges = np.flatnonzero(np.diff(pixels) != 1) + 1
         if len(edges) >= MOST_PARTS:
             return False
@@ -287,7 +301,8 @@ class _Mover:
     def _spread(self, source: Value, pixels: Positions) -> bool:
         """Repeat the pixels of a row or a column, if the result is such a repetition.
 
-        This is a pooling with windows that see one pixel each. Returns whether it is possible.
+        The operation is a pooling with windows that see one pixel each. Returns whether it is
+        possible.
         """
         for height, width in _grids(self.result):
             grid = pixels.reshape(height, width)
@@ -306,7 +321,7 @@ class _Mover:
         return False
 
     def _pool(self, source: Value, walk: _Walk) -> None:
-        """Add a pooling by the largest element, with windows that see one pixel each."""
+        """Add a max pooling that only moves pixels, as each of its windows sees a single pixel."""
         taken = self._map(source, walk)
         placed = self._value((1, *walk.window.out, source.channels))
         self.items.append(
@@ -332,7 +347,7 @@ class _Mover:
     def _cut(self, source: Value, axis: int, start: int, count: int) -> Value:
         """Return a part of a value along an axis, and add the operation that cuts it.
 
-        The axis counts channels, or no axis before it has more than one element.
+        The axis must count channels, or no axis before it may have more than one element.
         """
         if count == source.shape[axis]:
             return source
@@ -343,8 +358,11 @@ class _Mover:
         return part
 
     def _cut_pixels(self, source: Value, start: int, count: int) -> Value:
-        """Return consecutive pixels of a value, cut along a dimension in which they are whole
-        parts."""
+        """Return `count` consecutive pixels of a value.
+
+        If the pixels are whole parts along a dimension, the value is cut along this dimension.
+        Otherwise it is cut as a matrix of pixels x channels.
+        """
         for axis, size in enumerate(source.shape[:-1]):
             inner = math.prod(source.shape[axis + 1 : -1])
             if size > 1 and start % inner == count % inner == 0:
@@ -354,7 +372,9 @@ class _Mover:
         return self._cut(self._flat(source), 0, start, count)
 
     def _joined(self, parts: list[Value], axis: int) -> Value:
-        """Return matrices joined along an axis."""
+        """Return the matrices `parts` joined along an axis, and add the operation that
+        joins them.
+        """
         if len(parts) == 1:
             return parts[0]
         total = sum(part.shape[axis] for part in parts)
@@ -366,7 +386,7 @@ class _Mover:
         return result
 
     def _flat(self, source: Value) -> Value:
-        """Return `source` as a matrix of pixels x channels."""
+        """Return `source` as a matrix of pixels x channels, by a change of shape if needed."""
         if len(source.shape) == 2:
             return source
         flat = self._value((source.pixels, source.channels))
@@ -374,7 +394,7 @@ class _Mover:
         return flat
 
     def _map(self, source: Value, walk: _Walk) -> Value:
-        """Return `source` with the shape of the map that the window of `walk` walks over."""
+        """Return `source` with the shape of the map over which the window of `walk` goes."""
         shape = (1, walk.height, walk.width, source.channels)
         if source.shape == shape:
             return source
@@ -408,7 +428,7 @@ def _grids(value: Value) -> Iterator[tuple[int, int]]:
 
 
 def _walk(source: Value, result: Value, pixels: Positions) -> _Walk | None:
-    """Return a window of one tap that visits `pixels` in their order, or None if no window does so.
+    """Return a window of one tap that visits `pixels` in their order, or None if there is none.
 
     A pixel of -1 must be outside the map.
     """
@@ -444,7 +464,7 @@ def _walk(source: Value, result: Value, pixels: Positions) -> _Walk | None:
 
 
 def _steps(places: Positions, size: int) -> tuple[int, int] | None:
-    """Return the first place and the distance, for places in equal distances; -1 is outside.
+    """Return the first of some places in equal distances, and the distance; -1 is outside the map.
 
     Returns None if no place is inside, or if the distance cannot be a stride.
     """
@@ -452,7 +472,7 @@ def _steps(places: Positions, size: int) -> tuple[int, int] | None:
     if len(inside) == 0:
         return None
     if len(inside) == 1:
-        # If only one place is inside, all others are -1. So the step must leave the map at once.
+        # If only one of several places is inside, the step must be so large that it leaves the map.
         step = 1 if len(places) == 1 else size
     else:
         step = int(places[inside[1]] - places[inside[0]])

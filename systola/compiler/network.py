@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network in stages: programs for the machine and small functions for the host."""
+"""A network in stages: programs for the machine, and functions for the host between them."""
 
 from __future__ import annotations
 
@@ -35,21 +35,23 @@ class Network:
     """A network that is ready to be compiled for a machine."""
 
     inputs: tuple[Value, ...]
-    """Inputs for the user of the network, with a first dimension of `repeat` if it is not 1."""
+    """Inputs for the user of the network; their first dimension is `repeat` if this is not 1."""
     outputs: tuple[Value, ...]
     translation: Translation
     stages: tuple[Stage, ...]
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of one sample."""
+        """Number of multiply-accumulates on the machine for one sample."""
         stages = (stage for stage in self.stages if isinstance(stage, Operations))
         return self.translation.repeat * sum(stage.macs for stage in stages)
 
 
 @dataclass(frozen=True)
 class DeviceStage:
-    """A stage of a network: a program, the values that it takes and the values that it makes."""
+    """A stage of a network on the machine: a program, the values it takes and the values it
+    makes.
+    """
 
     program: Program
     sources: tuple[Value, ...]
@@ -58,12 +60,12 @@ class DeviceStage:
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """A value that a network keeps from one sample to the next."""
+    """A variable of a network, which keeps its value from one sample to the next."""
 
     before: Value
     after: Value
     first: NDArray[Any]
-    """Value before the first sample."""
+    """Value of the variable before the first sample."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,18 +74,18 @@ class CompiledNetwork:
 
     samples: int
     sources: tuple[Value, ...]
-    """Inputs. Each sample of the user has as many of their samples as the network's `repeat`."""
+    """Inputs of the network; one sample of the user is `repeat` of Network samples here."""
     results: tuple[Value, ...]
-    """Outputs. Each sample of the user has as many of their samples as the network's `repeat`."""
+    """Outputs of the network; one sample of the user is `repeat` of Network samples here."""
     stages: tuple[HostStage | DeviceStage | InterpretedStage, ...]
     variables: tuple[Variable, ...] = ()
-    """Variables; a network that has some is compiled for one sample."""
+    """Variables of the network; a network with variables is compiled for one sample."""
     on_chip: OnChip | None = None
-    """The variables that are in the buffer; the stages neither take nor make the others' values."""
+    """Variables in the buffer, or None; the stages take the values of other variables only."""
 
     @property
     def on_host(self) -> tuple[int, ...]:
-        """Numbers of the variables that are inputs and outputs of the stages."""
+        """Numbers of the variables with values that are inputs and outputs of the stages."""
         away = self.on_chip.numbers if self.on_chip else ()
         return tuple(number for number in range(len(self.variables)) if number not in away)
 
@@ -97,12 +99,12 @@ def build_network(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Ne
 
 
 def make_network(translation: Translation) -> Network:
-    """Return the stages of a network that a front end has translated."""
+    """Return a translated network in stages, after a rewrite of operations that machines lack."""
     return in_stages(with_whole_maps(with_short_windows(with_small_pools(translation))))
 
 
 def in_stages(translation: Translation) -> Network:
-    """Return the stages of a network, or a piece of a network, with operations in final forms."""
+    """Return a network, or a piece of a network, in stages, if its operations have final forms."""
     inputs, outputs = _without_variables(translation)
     return Network(
         _seen(inputs, translation.repeat),
@@ -115,7 +117,7 @@ def in_stages(translation: Translation) -> Network:
 def _without_variables(
     translation: Translation,
 ) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-    """Return the inputs and outputs of the model itself."""
+    """Return the inputs and outputs of the model, without the values of its variables."""
     inputs, outputs, count = translation.inputs, translation.outputs, translation.variables
     return inputs[: len(inputs) - count], outputs[: len(outputs) - count]
 
@@ -183,8 +185,9 @@ def _compile_stages(
 def _compile_chain(
     config: Config, operations: Operations, chain: Chain, samples: int
 ) -> list[DeviceStage]:
-    """Return the chain as one program, or as several if values between layers do not fit the
-    buffer."""
+    """Return a chain of layers as one program, or several if values between layers do not fit the
+    buffer.
+    """
     rows = chain.rows * samples
     values = [
         operations.inputs[0],

@@ -21,25 +21,25 @@ from systola.compiler.layer import Layer
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """An array that operations take or make.
+    """An array that operations of a network take or make.
 
     Two objects are different values, even with the same name and shape.
     """
 
     name: str
     shape: tuple[int, ...]
-    """Shape of one sample."""
+    """Shape of the array for one sample."""
     dtype: str = "int8"
-    """Type in numpy's spelling."""
+    """Type of the elements in numpy's spelling."""
 
     @property
     def channels(self) -> int:
-        """Size of the last dimension."""
+        """Number of channels, which is the size of the last dimension."""
         return self.shape[-1] if self.shape else 1
 
     @property
     def pixels(self) -> int:
-        """Product of all dimensions but the last."""
+        """Number of pixels, which is the product of all dimensions but the last."""
         return math.prod(self.shape[:-1])
 
     @property
@@ -52,7 +52,7 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Requantisation:
-    """A step from sums of 32 bits to results, as the instruction Activate does it.
+    """A conversion of sums of 32 bits to results, as the instruction Activate does it.
 
     Objects are equal only if they are the same object.
     """
@@ -60,7 +60,7 @@ class Requantisation:
     bias: NDArray[np.int32]
     multiplier: NDArray[np.int32]
     shift: NDArray[np.int32]
-    """Exponents, in the units of Layer.
+    """Exponents of the multipliers, in the units of Layer.
 
     `bias`, `multiplier` and `shift` each have one value per channel, or one for all channels.
     """
@@ -69,9 +69,9 @@ class Requantisation:
     function: Function = Function.NONE
     ceiling: int = 127
     table: bytes | None = None
-    """Table for TABLE, in the format of Layer; convolutions and Binary can have one.
+    """Table for function TABLE, in the format of Layer; only for convolutions and Binary.
 
-    With results of int16 it is the tables of a Curve.
+    With results of int16 it has the tables of a Curve.
     """
 
 
@@ -104,18 +104,20 @@ def identity() -> Requantisation:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """Windows over a feature map, in the terms of Set_Config_Window; pairs are (y, x)."""
+    """Windows over a feature map, in the terms of Set_Config_Window; pairs of numbers are
+    (y, x).
+    """
 
     kernel: tuple[int, int]
     stride: tuple[int, int] = (1, 1)
     dilation: tuple[int, int] = (1, 1)
     first: tuple[int, int] = (0, 0)
-    """Row and column of the first window; negative for padding."""
+    """Row and column of the first window's first tap; negative for padding."""
     out: tuple[int, int]
-    """Number of windows along a column and along a row."""
+    """Number of windows along a column and along a row of the map."""
 
     def counts_differ(self, height: int, width: int) -> bool:
-        """Return whether windows differ in their number of taps inside a map of this size."""
+        """Return whether some windows may have fewer taps inside a map of this size than others."""
         return any(
             first < 0 or first + (out - 1) * stride + (kernel - 1) * dilation >= size
             for first, out, stride, kernel, dilation, size in zip(
@@ -132,10 +134,10 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Node(ABC):
-    """A neutral operation."""
+    """A neutral operation of a network, which makes one result from its sources."""
 
     operator: str
-    """Operator of the network, for messages."""
+    """Operator of the network to which the operation belongs, for messages."""
     result: Value
 
     @property
@@ -146,7 +148,7 @@ class Node(ABC):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Convolution(Node):
-    """An operation that multiplies each window by weights.
+    """An operation that multiplies each window of a map by weights.
 
     It stands for CONV_2D, and for any other operation that is linear in the pixels.
     """
@@ -156,7 +158,7 @@ class Convolution(Node):
     """Weights: kernel height x kernel width x channels of the source x channels of the result."""
     window: Window
     fill: int
-    """Value outside the map: the zero point of the source."""
+    """Value of pixels outside the map, which is the zero point of the source."""
     output: Requantisation
     groups: int = 1
     """Number of groups into which the channels of source and result are cut.
@@ -164,10 +166,9 @@ class Convolution(Node):
     Weights between two groups are 0.
     """
     counts: bool = True
-    """False if the operation only moves or adds, which are no multiply-accumulates of the network.
-    """
+    """False if the operation only moves or adds, which does not count as multiply-accumulates."""
     zeros: int = 0
-    """Number of zero weights that only fill lines, and are not in the network."""
+    """Number of zero weights that only fill lines of the buffer, and are not in the network."""
 
     @property
     def sources(self) -> tuple[Value, ...]:
@@ -176,7 +177,7 @@ class Convolution(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Product(Node):
-    """An operation that multiplies rows of the source, of `layer.k` elements each, by a matrix.
+    """An operation that multiplies the source by a matrix, row by row of `layer.k` elements.
 
     It stands for FULLY_CONNECTED.
     """
@@ -184,7 +185,7 @@ class Product(Node):
     source: Value
     layer: Layer
     wide: bool = False
-    """True if results are int16: one row, as a pixel of low bytes and a pixel of high bytes."""
+    """True if results are int16: a row is a pixel of low bytes and a pixel of high bytes."""
 
     @property
     def sources(self) -> tuple[Value, ...]:
@@ -193,25 +194,25 @@ class Product(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WideProduct(Node):
-    """Rows of int16 times a matrix of int8, to rows of int16.
+    """An operation that multiplies rows of int16 by a matrix of int8, to rows of int16.
 
     Source and result have the shape rows x 2 x elements: first the low bytes of a row, then the
-    high ones. Their zero points are 0. With `sums`, results are the sums with their bias, which
+    high bytes. Their zero points are 0. With `sums`, results are the sums with their bias, which
     have 32 bits: the result has twice the rows, first the sums divided by 65536, halves upwards,
     then the remainders. No sum is over 2^31 - 2^15 - 1 then.
     """
 
     source: Value
     weights: NDArray[np.int8]
-    """Elements of the source x elements of the result."""
+    """Weights: elements of the source x elements of the result."""
     output: Requantisation
     taps: int
-    """Products for each element of the result; the other weights are 0."""
+    """Number of products that count for each element of the result; the other weights are 0."""
     sums: bool = False
 
     @property
     def rows(self) -> int:
-        """Rows of the source."""
+        """Number of rows of the source."""
         return self.source.pixels // 2
 
     @property
@@ -230,7 +231,7 @@ class DepthwiseConvolution(Node):
     fill: int
     output: Requantisation
     counts: bool = True
-    """False if the operation only resizes, which is no multiply-accumulate of the network."""
+    """False if the operation only resizes, which does not count as multiply-accumulates."""
 
     @property
     def sources(self) -> tuple[Value, ...]:
@@ -239,7 +240,7 @@ class DepthwiseConvolution(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pooling(Node):
-    """An operation that reduces each window to a pixel.
+    """An operation that reduces each window of a map to a pixel.
 
     AVERAGE divides by the number of taps inside the map, half away from zero, unless there are
     `averages`.
@@ -251,9 +252,9 @@ class Pooling(Node):
     output: Requantisation = field(default_factory=identity)
     """Requantisation of the results of MAX and SUM."""
     averages: tuple[Requantisation, ...] = ()
-    """Requantisations of AVERAGE, by the number of taps inside the map: 1, 2, ...
+    """Requantisations of AVERAGE for 1, 2, ... taps inside the map; empty for a plain division.
 
-    They differ in their numbers only.
+    All have the same rounding and zero point.
     """
     floor: int = -128
     ceiling: int = 127
@@ -265,7 +266,10 @@ class Pooling(Node):
 
 @dataclass(frozen=True)
 class Scale:
-    """The scale of an operand of Binary: x * multiplier * 2^(20 - 31 - shift)."""
+    """The scale of an operand of Binary: code x becomes x * multiplier * 2^(20 - 31 - shift).
+
+    The zero point is subtracted from the code first.
+    """
 
     zero_point: int
     multiplier: int = 0
@@ -296,13 +300,15 @@ class Binary(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Unary(Node):
-    """An operation on each element: requantisation of x - zero point, or a table."""
+    """An operation on each element: a requantisation of x - zero point, or a lookup in a table."""
 
     source: Value
     zero_point: int = 0
     output: Requantisation = field(default_factory=identity)
     table: bytes | None = None
-    """Table in the format of Load_Table, looked up with the requantised value."""
+    """Table in the format of Load_Table, looked up with the requantised value; None for no
+    table.
+    """
 
     @property
     def sources(self) -> tuple[Value, ...]:
@@ -318,7 +324,7 @@ class Curve(Node):
 
     source: Value
     tables: bytes
-    """The tables of the numbers, in the format of Load_Table."""
+    """Tables with the 513 numbers, in the format of Load_Table."""
 
     @property
     def sources(self) -> tuple[Value, ...]:
@@ -356,7 +362,7 @@ class Slice(Node):
 class Concatenation(Node):
     """An operation that joins values along an axis.
 
-    The axis must be one that Slice could have.
+    The axis must satisfy the condition for the axis of Slice.
     """
 
     parts: tuple[Value, ...]
@@ -369,7 +375,10 @@ class Concatenation(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """A gate of an LSTM; its argument is a fixed-point number with 12 fractional bits."""
+    """The weights and sums of one gate of an LSTM.
+
+    The argument of the gate's function is a fixed-point number with 12 fractional bits.
+    """
 
     input_weights: NDArray[np.int8]
     """Weights of the inputs: inputs x cells."""
@@ -383,8 +392,9 @@ class Gate:
 class Lstm(Node):
     """An LSTM over a sequence of pixels, with gates and cells of 16 bits.
 
-    At each step c = f * c + i * g, limited to `limit`, and h = o * tanh(c). Without `has_tanh`, h =
-    o * i: LiteRT gives this result for cells with a scale that its tanh does not know.
+    At each step in time the cell is c = f * c + i * g, limited to `limit`. The hidden state is h =
+    o * tanh(c). Without `has_tanh`, it is h = o * i: LiteRT gives this result for cells with a
+    scale that its tanh does not know.
     """
 
     source: Value
@@ -393,15 +403,15 @@ class Lstm(Node):
     cell_gate: Gate
     output_gate: Gate
     cell_bits: int
-    """Integer bits of the cells, without the sign; negative if all cells are small."""
+    """Number of integer bits of the cells, without the sign; negative if all cells are small."""
     limit: int
-    """Bound of the cells; 0 if there is none."""
+    """Largest absolute value of the cells; 0 if there is no limit."""
     hidden: Requantisation
     start: int
-    """Hidden state before the first step."""
+    """Hidden state before the first step in time, the same for all cells."""
     has_tanh: bool = True
     biases: NDArray[np.int16] | None = None
-    """Biases, gates x cells, added to the sums of each gate to make its argument; or None.
+    """Biases, gates x cells, or None; they are added to the sums that make a gate's argument.
 
     With biases, h goes from step to step as int16 with 15 fractional bits, and is 0 before the
     first step. `hidden` turns h into the results. Sums and products are divided with halves
@@ -410,7 +420,7 @@ class Lstm(Node):
 
     @property
     def cells(self) -> int:
-        """Number of cells."""
+        """Number of cells, which is the number of channels of the result."""
         return self.input_gate.input_weights.shape[1]
 
     @property
@@ -422,19 +432,19 @@ class Lstm(Node):
 class Kept:
     """A variable that stays in the unified buffer from one program to the next.
 
-    `before` is one of the inputs of the operations. `after`, an input or output of theirs, is its
-    value for the next program.
+    `before` is an input of the operations, with the variable's value. `after`, another input or an
+    output of the operations, is the value for the next program.
     """
 
     before: Value
     after: Value
     leaves: bool
-    """True if the host takes `after`, too."""
+    """True if the value `after` also goes to host memory."""
 
 
 @dataclass(frozen=True)
 class Operations:
-    """Operations that one program calculates, in an order in which they can be executed."""
+    """The operations that one program calculates, in an order in which they can be executed."""
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
@@ -443,24 +453,24 @@ class Operations:
 
     @property
     def from_host(self) -> tuple[Value, ...]:
-        """Inputs that come from host memory."""
+        """Inputs that come from host memory, and not from a variable in the buffer."""
         stay = {each.before for each in self.kept}
         return tuple(value for value in self.inputs if value not in stay)
 
     @property
     def to_host(self) -> tuple[Value, ...]:
-        """Outputs that go to host memory."""
+        """Outputs that go to host memory, and not only into a variable in the buffer."""
         stay = {each.after for each in self.kept if not each.leaves}
         return tuple(value for value in self.outputs if value not in stay)
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of one sample."""
+        """Number of multiply-accumulates of all operations for one sample."""
         return sum(node_macs(node) for node in self.nodes)
 
 
 def node_macs(node: Node) -> int:
-    """Return the multiply-accumulates of one operation."""
+    """Return the number of multiply-accumulates of one operation for one sample."""
     match node:
         case Convolution():
             macs = (node.weights.size - node.zeros) // node.groups * node.result.pixels
@@ -479,5 +489,5 @@ def node_macs(node: Node) -> int:
 
 
 def is_wide(node: Node) -> bool:
-    """Return whether an operation works on int16, in pairs of pixels."""
+    """Return whether an operation works on int16, of which pairs of pixels hold the two bytes."""
     return isinstance(node, WideProduct | Curve) or (isinstance(node, Binary) and node.wide)

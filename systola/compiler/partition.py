@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cut of a network into programs for the machine and functions of the host in between.
+"""The cut of a network into programs for the machine and functions of the host between them.
 
 The machine takes as many operations as possible at one time. An operation waits for the host only
-if one of its sources comes from there. Changes of shape cost nothing on either side, so they stay
-on the side of their source. They leave the machine if only the host sees their result.
+if one of its sources comes from the host. Changes of shape cost nothing on either side, so they
+stay on the side of their source. They leave the machine if only the host sees their result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Stage = HostStage | Operations
 
 
 def needs_host(items: Iterable[Item]) -> bool:
-    """Return whether the host does a part of the work of `items`."""
+    """Return whether a part of the `items` is work of the host."""
     return any(isinstance(item, HostStage) for item in items)
 
 
@@ -38,22 +38,22 @@ class Translation:
     items: tuple[Item, ...]
     """Operations and host stages in an order of execution; all are needed for the outputs."""
     repeat: int
-    """Number of samples of the values for each sample of the model."""
+    """Number of samples of the translated network in each sample of the model."""
     inexact_channels: int
     """Number of channels for which no multiplier gives the reference's result for all sums."""
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Reason why an operator stays on the host, by the operator's text, for some operators."""
+    """Reasons why operators stay on the host, by the operators' texts; some operators have none."""
     first_values: tuple[NDArray[Any], ...] = ()
     """First values of the variables, which keep a value from one sample to the next."""
 
     @property
     def variables(self) -> int:
-        """Number of variables."""
+        """Number of variables of the model."""
         return len(self.first_values)
 
 
 def partition(translation: Translation) -> tuple[Stage, ...]:
-    """Return the stages in the order in which they are executed."""
+    """Return the stages of a translated network, in the order in which they are executed."""
     items = _views_off_the_machine(translation, _levels(translation))
     stages: list[Stage] = []
     for level in range(max((level for _, level in items), default=-1) + 1):
@@ -67,9 +67,10 @@ def partition(translation: Translation) -> tuple[Stage, ...]:
 
 
 def _levels(translation: Translation) -> list[tuple[Item, int]]:
-    """Return each item with the number of its turn.
+    """Return each operation or host stage with the number of the turn in which it is executed.
 
-    Even numbers are turns of the host, odd numbers turns of the machine.
+    Host and machine take turns: even numbers are turns of the host, odd numbers turns of the
+    machine.
     """
     levels = dict.fromkeys(translation.inputs, 0)
     uses = Counter(source for item in translation.items for source in item.sources)
@@ -77,8 +78,8 @@ def _levels(translation: Translation) -> list[tuple[Item, int]]:
     for item in translation.items:
         level = max((levels[source] for source in item.sources), default=0)
         if isinstance(item, Reshape):
-            # The host puts an input into other lines and into the only shape that the machine sees.
-            # In two shapes an input would have to be in the machine twice.
+            # The host can put an input into other lines, and into the only shape that the machine
+            # uses. An input in two shapes would have to be in the machine twice.
             alike = item.source.channels == item.result.channels and item.result.dtype == "int8"
             wanted = level % 2 == 1 or (alike and uses[item.source] > 1)
         else:
@@ -92,7 +93,7 @@ def _levels(translation: Translation) -> list[tuple[Item, int]]:
 def _views_off_the_machine(
     translation: Translation, items: list[tuple[Item, int]]
 ) -> list[tuple[Item, int]]:
-    """Return the items, with changes of shape that only the host sees as stages of the host."""
+    """Return the items with changes of shape as stages of the host, if only the host uses them."""
     first_use: dict[Value, int] = {}
     result: list[tuple[Item, int]] = []
     for item, level in reversed(items):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first place of the largest code along an axis: two pools, and operations between them.
+"""The place of the largest code along an axis: two pools, and operations between them.
 
-A pool finds the largest code. The place of an element that equals it, counted from the end, comes
-into the first element's place, and 0 into the others. The largest of these is the first place.
+The first pool finds the largest code. Each element that equals it then becomes its own place,
+counted from the end, and all other elements become 0. The second pool finds the largest of these,
+which is the first place of the largest code.
 """
 
 from __future__ import annotations
@@ -29,30 +30,31 @@ from systola.compiler.partition import Item, needs_host
 from systola.compiler.quantise import INT8, table_bytes
 
 MOST_PLACES = 255
-"""Largest number of elements along the axis: a code counts them."""
+"""Largest number of elements along the axis, as a code has to count them."""
 _FACTOR = 1 << 29
-"""Multiplier of an operand: x becomes x 2^20 2^29 / 2^31 = x 2^18, and the result divides by 2^18.
+"""Multiplier of an operand of Vector: code x becomes x 2^20 2^29 / 2^31 = x 2^18.
+
+The result is divided by 2^18 again.
 """
 
 
 @dataclass(frozen=True)
 class Columns:
-    """A tensor as the map that `first_places` takes. The elements along one axis are the places of
-    each column.
+    """A way to see a tensor as a map in which the elements along one axis form columns.
+
+    first_places takes such a map.
     """
 
     order: tuple[int, ...]
-    """Axes of the tensor in the order of the map."""
+    """Axes of the tensor in the order in which the map has them."""
     shape: tuple[int, int, int, int]
     """Shape of the map: 1 x columns x places x channels."""
 
 
 def columns_along(shape: Sequence[int], axis: int) -> Columns:
-    """Return the map of a tensor of `shape` in which the elements along `axis` are the places of
-    each column.
-    """
+    """Return the map of a tensor of `shape` in which the elements along `axis` form columns."""
     rest = [number for number in range(len(shape)) if number != axis]
-    # The last of the other axes counts channels.
+    # The last of the other axes becomes the channels.
     channels = shape[rest[-1]] if rest else 1
     columns = math.prod(shape) // (shape[axis] * channels)
     return Columns((*rest[:-1], axis, *rest[-1:]), (1, columns, shape[axis], channels))
@@ -61,11 +63,11 @@ def columns_along(shape: Sequence[int], axis: int) -> Columns:
 def first_places(
     operator: str, source: Value, result: Value, dtype: str, *, smallest: bool
 ) -> list[Item] | None:
-    """Return the operations for the first place of the largest code of each column.
+    """Return the operations for the first place of the largest code in each column.
 
-    `source` is a map of 1 x columns x places x channels, `result` has whole numbers of type
-    `dtype`, columns x channels of them. With `smallest`, it is the place of the smallest code.
-    Returns None for more than MOST_PLACES places, and where the machine cannot repeat the pixels.
+    `source` is a map of 1 x columns x places x channels. `result` has whole numbers of type
+    `dtype`, columns x channels of them. With `smallest`, the place is of the smallest code. Returns
+    None for more than MOST_PLACES places, and if the machine cannot repeat the pixels.
     """
     _, columns, places, channels = source.shape
     if places > MOST_PLACES:
@@ -73,7 +75,7 @@ def first_places(
     items: list[Item] = []
     taken = source
     if smallest:
-        # The largest complement belongs to the smallest code.
+        # The smallest code has the largest complement, -1 - code.
         taken = Value(f"{source.name} negated", source.shape)
         complement = table_bytes((-1 - INT8).astype(np.int8))
         items.append(Unary(operator=operator, result=taken, source=source, table=complement))
@@ -93,9 +95,9 @@ def first_places(
         Value(f"{name} for {operator}", source.shape) for name in ("differences", "marks", "places")
     )
     first = Value(f"first place for {operator}", best_shape)
-    # A difference is 0 for the largest code, and below 0 for the others.
+    # The difference to the largest code is 0 for the largest code, and below 0 for the others.
     mark = table_bytes((INT8 == 0).astype(np.int8))
-    # Places from the end, in codes with the zero point -128: 1 for the last place.
+    # Places are counted from the end, in codes with the zero point -128: 1 for the last place.
     from_end = (places - np.arange(places) - 128).astype(np.int8)
     spread = np.broadcast_to(from_end[:, np.newaxis], source.shape)
     items += [

@@ -3,7 +3,7 @@
 
 Rows (samples) are cut into chunks that go through all layers one after another. In a layer, the
 tiles along N are cut into groups, with one MatrixMultiply and one Activate each. If the input of
-the first layer is too long for the buffer, it comes in segments along K, and again for every group.
+the first layer is too long for the buffer, it is read in segments along K, again for every group.
 The products of the segments are accumulated.
 """
 
@@ -31,9 +31,9 @@ MAX_TILES = _largest(Opcode.MATRIX_MULTIPLY, "k_tiles")
 
 WEIGHT_SHARE = Fraction(6, 10)
 HOST_SHARE = Fraction(8, 10)
-"""Share of a memory port's time that a plan may count on, as refresh and other users need some."""
+"""Share of a memory port's time on which a plan may count, as refresh and other users need some."""
 STALLED_RATE = Fraction(9, 10)
-"""Beats that a host port gives in each cycle while it streams."""
+"""Number of beats that a host port gives in each cycle while it streams."""
 ISSUE_CYCLES = 4
 """Rough cost of an instruction in cycles, so that shorter programs are preferred."""
 
@@ -48,7 +48,7 @@ class LayerShape:
 
 @dataclass(frozen=True)
 class Area:
-    """A part of the unified buffer, in lines."""
+    """A part of the unified buffer, with its first line and its number of lines."""
 
     base: int
     lines: int
@@ -56,32 +56,36 @@ class Area:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A plan: the cut of the work into parts, and their places in the buffer."""
+    """A plan for a chain of layers: the cut of the work into parts, and their places in the
+    buffer.
+    """
 
     chunks: tuple[int, ...]
     """Number of rows of each chunk."""
     groups: tuple[int, ...]
     """Number of tiles along N in one group, for each layer; the last group may be smaller."""
     segment: int
-    """Number of tiles along K of the first layer in one Read_Host_Memory; the last may be smaller.
+    """Number of tiles along K of the first layer in one Read_Host_Memory; the last may have
+    fewer.
     """
     input: Area
-    """Lines for the rows from host memory, used as a ring."""
+    """Buffer lines for the rows from host memory, used as a ring."""
     hidden: tuple[Area, Area]
-    """Lines for the results of even layers and of odd layers, except the last layer."""
+    """Buffer lines for the results of even layers and of odd layers, except the last layer."""
     output: Area
-    """Lines for the results of the last layer, used as a ring."""
+    """Buffer lines for the results of the last layer, used as a ring."""
     cycles: Fraction
-    """Estimated duration in cycles, by which plans are compared."""
+    """Estimated duration of the work in cycles, by which plans are compared."""
 
 
 @lru_cache(maxsize=1024)
 def make_plan(config: Config, layers: tuple[LayerShape, ...], rows: int) -> Plan:
     """Return the plan with the shortest estimated duration for `rows` rows through `layers`.
 
-    Raises CompileError if not even a single row fits.
+    Raises CompileError if not even a single row fits the machine.
     """
-    # Try all distinct values of ceil(rows / chunks), without a loop over all numbers of chunks.
+    # All distinct values of ceil(rows / chunks) are tried, without a loop over all numbers of
+    # chunks.
     roots = range(1, isqrt(rows) + 1)
     sizes = {*roots, *(tiles(rows, count) for count in roots)}
     plans = (_plan(config, layers, rows, size) for size in sizes if size <= MAX_ROWS)
@@ -95,13 +99,13 @@ def make_plan(config: Config, layers: tuple[LayerShape, ...], rows: int) -> Plan
 
 
 def tile_cycles(config: Config) -> Fraction:
-    """Return the cycles that the weight port takes for one tile."""
+    """Return the number of cycles that the weight port takes for one tile."""
     beats = config.tile_bytes // config.weight_bus_bytes
     return beats / Fraction(*config.weight_throttle)
 
 
 def _plan(config: Config, layers: Sequence[LayerShape], rows: int, size: int) -> Plan | None:
-    """Return the plan for chunks of `size` rows, or None if it does not fit."""
+    """Return the plan for chunks of `size` rows, or None if such chunks do not fit."""
     chunks = _even(rows, size)
     groups = [_group(config, layers, shape, size) for shape in layers]
     if not all(groups):
@@ -120,8 +124,8 @@ def _plan(config: Config, layers: Sequence[LayerShape], rows: int, size: int) ->
     segment = first.k_tiles
     outputs = _output_lines(last, groups[-1], size, copies)
     if inputs + outputs > free or segment > MAX_TILES:
-        # A small group costs little as long as the input stays in the buffer, so it is better than
-        # segments.
+        # A small group costs little as long as the whole input stays in the buffer, so it is better
+        # than segments.
         group = (free - inputs) // (2 * size)
         if group >= min(4, groups[-1]) and segment <= MAX_TILES:
             groups[-1] = _balanced(last.n_tiles, min(group, groups[-1]))
@@ -144,10 +148,10 @@ def _plan(config: Config, layers: Sequence[LayerShape], rows: int, size: int) ->
 
 
 def _group(config: Config, layers: Sequence[LayerShape], shape: LayerShape, size: int) -> int:
-    """Return the tiles along N in one group that accumulators and parameters allow; 0 for none.
+    """Return the largest group of tiles along N that accumulators and parameter entries allow.
 
-    A group may take all accumulators: Activate is chained to the MatrixMultiply before it, and the
-    next MatrixMultiply follows row by row.
+    The result is 0 if they allow none. A group may take all accumulators: Activate is chained to
+    the MatrixMultiply before it, and the next MatrixMultiply follows row by row.
     """
     limit = min(MAX_TILES, config.accumulator_rows // size)
     if sum(layer.n_tiles for layer in layers) > config.parameter_entries:
@@ -178,11 +182,14 @@ def _estimate(
     groups: Sequence[int],
     segment: int,
 ) -> Fraction:
-    """Return a rough number of cycles: of the busiest unit, and of work before and after it."""
+    """Return a rough number of cycles for the whole work.
+
+    It is the time of the busiest unit, with work before and after this unit's work.
+    """
     first, last = layers[0], layers[-1]
     rows = sum(chunks)
     tile_count = sum(shape.k_tiles * shape.n_tiles for shape in layers)
-    # A tile cannot be replaced before the next one has been shifted in.
+    # The array cannot replace a tile before the next tile has been shifted in.
     array = tile_count * sum(max(size, config.rows) for size in chunks)
     weights = len(chunks) * tile_count * tile_cycles(config)
     whole = segment == first.k_tiles

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names out of files, made safe to be shown."""
+"""Names from files, made safe to be shown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 def printable(text: str) -> str:
     """Return `text` with a question mark in place of each character that is not printable.
 
-    The files of other people may hold anything in a name: escape sequences, which terminals obey,
-    line feeds, and marks that turn the direction of writing round.
+    Files of other people may hold anything in a name: escape sequences, which terminals obey, line
+    feeds, and marks that turn the direction of writing round.
     """
     return "".join(character if character.isprintable() else "?" for character in text)

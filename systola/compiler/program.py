@@ -16,36 +16,39 @@ from systola.compiler.operations import Value
 
 @dataclass(frozen=True)
 class HostMap:
-    """A feature map in host memory, with all samples."""
+    """A feature map in host memory, with the map of every sample."""
 
     matrix: HostMatrix
     """Matrix in host memory, with a row for each pixel of each sample.
 
-    With packed channels it has a row for each row of pixels. It may have more rows than the samples
-    fill.
+    With packed channels the matrix has a row for each row of pixels. It may have more rows than the
+    samples fill.
     """
     rows: int
-    """Number of rows of the matrix for one sample."""
+    """Number of rows of the matrix that one sample takes."""
     columns: NDArray[np.int64]
     """Column in the matrix for each element of a row of the map."""
     order: NDArray[np.int64]
     """Row in the matrix for each row of each sample, one sample after another."""
 
     def offsets(self) -> NDArray[np.int64]:
-        """Return the byte offset in the host window of each element, 1-D, sample after sample."""
+        """Return the byte offset in the host window of each element, sample after sample.
+
+        The result has one dimension.
+        """
         matrix, columns = self.matrix, self.columns
         in_row = columns // matrix.block * matrix.pitch + columns % matrix.block
         return (matrix.offset + self.order[:, np.newaxis] * matrix.stride + in_row).reshape(-1)
 
     def store(self, host: NDArray[np.uint8], x: NDArray[np.int8]) -> None:
-        """Write the samples `x` into the host window."""
+        """Write the map of all samples, `x`, into the host window."""
         content = np.zeros((self.matrix.rows, self.matrix.columns), np.int8)
         values = x.reshape(len(self.order), len(self.columns))
         content[self.order[:, np.newaxis], self.columns] = values
         self.matrix.store(host, content)
 
     def load(self, host: NDArray[np.uint8]) -> NDArray[np.int8]:
-        """Return the samples in the host window, each as one row."""
+        """Return the map of all samples from the host window, each sample as one row."""
         content = self.matrix.load(host)[self.order[:, np.newaxis], self.columns]
         return content.reshape(len(self.order) // self.rows, -1)
 
@@ -55,22 +58,24 @@ class LayerWork:
     """A piece of work that ends with one tag: a layer of the network, or a move of its data."""
 
     operator: str
-    """Operator of the network."""
+    """Operator of the network, for reports."""
     shape: tuple[int, ...]
-    """Shape of the result, for one sample."""
+    """Shape of the operator's result, for one sample."""
     macs: int
-    """Multiply-accumulates in the whole program, which may execute the layer many times."""
+    """Number of multiply-accumulates in the whole program, which may execute the layer many
+    times.
+    """
 
 
 def output_work(outputs: Sequence[Value]) -> LayerWork:
-    """Return the last of a program's layers, in which the outputs go to host memory."""
+    """Return the last piece of a program's work, in which the outputs go to host memory."""
     names = ", ".join(value.name for value in outputs)
     return LayerWork(f"outputs ({names})", outputs[0].shape, 0)
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program that takes and makes samples of int8.
+    """A compiled program, which takes and makes samples of int8.
 
     After each layer there is a Debug_Tag with the layer's place in `layers`.
     """
@@ -81,12 +86,12 @@ class Program:
     outputs: tuple[HostMap, ...]
     layers: tuple[LayerWork, ...] = ()
     spilled: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Bytes of host memory for each value that does not fit into the unified buffer."""
+    """Number of bytes of host memory for each value that does not fit into the unified buffer."""
     buffer_lines: int = 0
     """Number of lines of the unified buffer that the program uses, from the first line on."""
 
     def bind(self, *inputs: NDArray[np.int8]) -> Image:
-        """Return the image with `inputs`: an array of samples for each input, in order."""
+        """Return the image with the data `inputs`: an array of samples for each input, in order."""
         host = self.image.host.copy()
         for place_of, x in zip(self.inputs, inputs, strict=True):
             place_of.store(host, x)

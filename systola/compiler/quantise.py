@@ -19,11 +19,11 @@ from systola.compiler.layer import MAX_LEFT, MAX_RIGHT
 INT8 = np.arange(-128, 128, dtype=np.int64)
 """All int8 codes in their numeric order."""
 LARGE = 200.0
-"""Number with an exponential that is infinite in float32, and finite in float64."""
+"""Number of which the exponential is infinite in float32, and finite in float64."""
 MAX_SHIFT = 20
-"""Largest exponent of a multiplier between two int8 tensors; larger ones are refused."""
+"""Largest exponent of a multiplier between two int8 tensors; larger exponents are refused."""
 NO_SCALE = 2.0**-80
-"""Scale with which any sum of 32 bits becomes 0; it stands for smaller scales and 0."""
+"""Scale that makes 0 of any sum of 32 bits; it stands for all smaller scales and for 0."""
 MAX_STEPS = 255
 """Largest distance between two int8 codes."""
 
@@ -67,18 +67,18 @@ def fitted_multipliers(
     least_result: int = -MAX_STEPS,
     greatest_result: int = MAX_STEPS,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
-    """Return multipliers and shifts with which SINGLE rounding has its steps at given sums.
+    """Return multipliers and shifts with which the results of SINGLE rounding step up at given
+    sums.
 
     `sums` has a row for each channel: the least positive sums that give 1, 2, ... as results. The
     reference must be symmetrical: -t has the opposite result of t. Results outside `least_result`
     (at most 0) to `greatest_result` (at least 0) are clamped, and need no equality. Scales must be
-    below
-    128. Everything else is as in exact_multipliers.
+    below 128. Everything else is as in exact_multipliers.
     """
     _, exponent = np.frexp(scale)
     shift = np.maximum(exponent, -MAX_RIGHT).astype(np.int64)
     steps = np.arange(1, sums.shape[1] + 1, dtype=np.int64)
-    # This overflows for steps that no sum of 32 bits reaches. Such steps are never used.
+    # The shift overflows for steps that no sum of 32 bits reaches. Such steps are never used.
     a = (2 * steps - 1) << (30 - shift[:, np.newaxis])
     up, down = steps <= greatest_result, steps <= -least_result
     least, greatest = _multiplier_range(a, sums, np.maximum(low, 1), high, up, 0)
@@ -99,19 +99,19 @@ def _multiplier_range(
     wanted: NDArray[np.bool_],
     negative: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the least and greatest q that put the `wanted` steps at the right sums.
+    """Return the least and greatest multiplier q that put the `wanted` steps at the right sums.
 
     The sums are from `low` to `high`, low >= 1. With `negative` (0 or 1) they are absolute values
     of negative sums.
     """
     low, high = low[:, np.newaxis], high[:, np.newaxis]
-    # Steps after the first one out of reach demand less than this first one.
+    # Only the first step out of reach counts, as later steps demand less.
     reachable = sums <= high
     counts = np.column_stack([np.ones_like(reachable[:, 0]), reachable[:, :-1]]) & wanted
     beyond, before = np.maximum(sums, low), np.minimum(sums - 1, high)
-    # t q >= a or, for negative sums, t q > a.
+    # The condition is t q >= a or, for negative sums, t q > a.
     least = np.where(counts & (beyond <= high), (a - 1 + negative) // beyond + 1, 0)
-    # (t - 1) q < a or, for negative sums, (t - 1) q <= a.
+    # The condition is (t - 1) q < a or, for negative sums, (t - 1) q <= a.
     highest = (1 << 31) - 1
     below = (a - 1 + negative) // np.maximum(before, 1)
     greatest = np.where(counts & (before >= low), below, highest)
@@ -119,8 +119,8 @@ def _multiplier_range(
 
 
 def _first_sums(scale: NDArray[np.float64], steps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return for each step j the least t with round_half_away(float64(t * scale)) >= j."""
-    # No sum of 32 bits comes near to 2^40.
+    """Return for each step j the least sum t with round_half_away(float64(t * scale)) >= j."""
+    # Quotients are limited to 2^40, to which no sum of 32 bits comes near.
     t = np.ceil(np.minimum((steps - 0.5) / scale, 2.0**40)).astype(np.int64) + 1
     for _ in range(2):
         t = np.where(np.floor((t - 1) * scale + 0.5) >= steps, t - 1, t)
@@ -128,9 +128,9 @@ def _first_sums(scale: NDArray[np.float64], steps: NDArray[np.int64]) -> NDArray
 
 
 def quantise_multiplier(value: float) -> tuple[int, int]:
-    """Return (q, shift) with value = q * 2^(shift - 31), as LiteRT's QuantizeMultiplier.
+    """Return (q, shift) such that q * 2^(shift - 31) is nearest to `value`, as LiteRT does.
 
-    q is below 2^31.
+    LiteRT's function is QuantizeMultiplier. q is below 2^31.
     """
     fraction, shift = math.frexp(value)
     q = math.floor(fraction * 2**31 + 0.5)
@@ -140,7 +140,7 @@ def quantise_multiplier(value: float) -> tuple[int, int]:
 
 
 def double_rounded(x: NDArray[np.int64], q: int, shift: int) -> NDArray[np.int64]:
-    """Return x * q * 2^(shift - 31) with the two roundings of gemmlowp."""
+    """Return x * q * 2^(shift - 31), rounded twice as gemmlowp does."""
     high = high_product(x << max(shift, 0), q)
     return rounded_shift(high, max(-shift, 0))
 
@@ -172,7 +172,7 @@ def round_half_away(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _bound(value: float, scale: float, zero_point: int) -> int:
-    """Return the code of the number `value`, which is a bound of an activation."""
+    """Return the code of the number `value`, at which an activation is bounded."""
     steps = round_half_away(np.full(1, value, np.float32) / np.float32(scale))
     return int(min(max(zero_point + float(steps[0]), -128), 127))
 
@@ -183,7 +183,7 @@ RELU_BOUNDS: Mapping[str, tuple[float | None, float | None]] = {
     "RELU_N1_TO_1": (-1, 1),
     "RELU_0_TO_1": (0, 1),
 }
-"""Least and greatest result of each activation; None if there is no bound."""
+"""Least and greatest result of each activation, as numbers; None if there is no bound."""
 
 
 def relu_limits(activation: str, scale: float, zero_point: int) -> tuple[int, int]:
@@ -201,8 +201,9 @@ def relu_limits(activation: str, scale: float, zero_point: int) -> tuple[int, in
 def curve_table(
     curve: str, scale: float, zero_point: int, out_scale: float, out_zero_point: int
 ) -> NDArray[np.int8]:
-    """Return LOGISTIC or TANH of all int8 codes, in the order of INT8."""
-    with np.errstate(over="ignore"):  # infinite then, as in the interpreter: both have limits there
+    """Return a table of LOGISTIC or TANH for all int8 codes, in the order of INT8."""
+    # Exponentials may become infinite, as in the interpreter: both curves have limits there.
+    with np.errstate(over="ignore"):
         x = (np.float32(scale) * (INT8 - zero_point).astype(np.float32)).astype(np.float32)
     y = _logistic(x) if curve == "LOGISTIC" else _tanh(x)
     code = round_half_away(y * (np.float32(1) / np.float32(out_scale))) + out_zero_point
@@ -216,7 +217,7 @@ def _logistic(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _tanh(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return tanh(x), calculated from expm1f as in glibc 2.36, with which LiteRT was measured.
+    """Return tanh(x) from expm1f, as glibc 2.36 does, with which LiteRT was measured.
 
     The rounded exact value differs in about one code of a million.
     """
@@ -229,7 +230,7 @@ def _tanh(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _rounded(x: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return `x` in float32, infinite if it is too large."""
+    """Return `x` rounded to float32, infinite if it is too large."""
     with np.errstate(over="ignore"):
         return x.astype(np.float32)
 
@@ -241,7 +242,7 @@ def requantise_table(
     out_zero_point: int,
     limits: tuple[int, int] | None = None,
 ) -> NDArray[np.int8]:
-    """Return QUANTIZE from int8 to int8, or RELU and RELU6 with their `limits`, of all codes.
+    """Return a table of QUANTIZE from int8 to int8, or of RELU and RELU6 with their `limits`.
 
     LiteRT divides the scales in float64 for QUANTIZE, and in float32 for RELU and RELU6. Raises
     ModelError if the quotient of the scales is too large.
@@ -259,7 +260,7 @@ def requantise_table(
 def absolute_table(
     scale: float, zero_point: int, out_scale: float, out_zero_point: int
 ) -> NDArray[np.int8]:
-    """Return ABS of all int8 codes, in the order of INT8."""
+    """Return a table of ABS for all int8 codes, in the order of INT8."""
     effective = to_single(scale / out_scale)
     q, shift = quantise_multiplier(effective)
     if shift > MAX_SHIFT:
@@ -271,9 +272,10 @@ def absolute_table(
 def hard_swish_table(
     scale: float, zero_point: int, out_scale: float, out_zero_point: int
 ) -> NDArray[np.int8]:
-    """Return HARD_SWISH of all int8 codes, in the order of INT8, in LiteRT's 16-bit arithmetic.
+    """Return a table of HARD_SWISH for all int8 codes, in LiteRT's 16-bit arithmetic.
 
-    One of two factors is x in units of the result, the other is max(0, min(1, x / 6 + 1/2)).
+    The result is a product of two factors: x in units of the result, and max(0, min(1, x / 6 +
+    1/2)).
     """
     fine = to_single(scale / 128)
     q_out, shift_out = quantise_multiplier(to_single(fine / out_scale))
@@ -287,14 +289,14 @@ def hard_swish_table(
     relu = _saturated_16(relu << int(shift > 0))
     relu = (rounded_shift(relu, max(-shift, 0)) + (1 << 15)) >> 1
     product = relu * factor
-    # A division as in C.
+    # The product is divided as in C, with a quotient that is cut off towards 0.
     product = _saturated_16(np.sign(product) * (np.abs(product) >> 15))
     code = rounded_shift(product, -shift_out) + out_zero_point
     return np.clip(code, -128, 127).astype(np.int8)
 
 
 def _short(q: int) -> int:
-    """Return a multiplier of 31 bits, rounded to one of 15 bits."""
+    """Return a multiplier of 31 bits rounded to a multiplier of 15 bits."""
     return min((q + (1 << 15)) >> 16, 0x7FFF)
 
 
@@ -312,10 +314,10 @@ def _saturated_16(x: NDArray[np.int64]) -> NDArray[np.int64]:
 def leaky_relu_table(
     scale: float, zero_point: int, out_scale: float, out_zero_point: int, alpha: float
 ) -> NDArray[np.int8]:
-    """Return LEAKY_RELU of all int8 codes, in the order of INT8."""
+    """Return a table of LEAKY_RELU for all int8 codes, in the order of INT8."""
     x = INT8 - zero_point
     parts: list[NDArray[np.int64]] = []
-    # LiteRT calculates both scales in float32.
+    # LiteRT calculates the scales for both slopes in float32.
     slopes = (scale, to_single(scale * to_single(alpha)))
     for effective in (to_single(slope / out_scale) for slope in slopes):
         if not abs(effective) < 2.0**MAX_SHIFT:
@@ -327,12 +329,14 @@ def leaky_relu_table(
 
 
 def table_bytes(table: NDArray[np.int8]) -> bytes:
-    """Return a table in the order of INT8 as bytes for Load_Table, the codes 0 to 127 first."""
+    """Return a table in the order of INT8 as bytes for Load_Table, which has codes 0 to 127
+    first.
+    """
     return np.roll(table, -128).tobytes()
 
 
 def to_int8(x: NDArray[np.float32], scale: float, zero_point: int) -> NDArray[np.int8]:
-    """Return `x` as int8, as QUANTIZE makes it from float32."""
+    """Return numbers of float32 as codes of int8, as LiteRT's QUANTIZE does."""
     with np.errstate(over="ignore"):
         steps = x / np.float32(scale)
     code = round_half_away(steps) + np.float32(zero_point)
@@ -340,7 +344,7 @@ def to_int8(x: NDArray[np.float32], scale: float, zero_point: int) -> NDArray[np
 
 
 def to_float(x: NDArray[np.int8], scale: float, zero_point: int) -> NDArray[np.float32]:
-    """Return `x` as float32, as DEQUANTIZE makes it."""
+    """Return codes of int8 as numbers of float32, as LiteRT's DEQUANTIZE does."""
     return (np.float64(scale) * (x.astype(np.int64) - zero_point)).astype(np.float32)
 
 

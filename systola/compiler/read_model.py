@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the content of a model file, of any format, as a network."""
+"""The reader of model files of any format, which returns their content as a network."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from systola.compiler.tflite.reader import IDENTIFIER, read_tflite
 from systola.runtime.program_file import is_trained
 
 ONNX_START = b"\x08"
-"""Tag of the first field of an ONNX model, the version of the format."""
+"""First byte of an ONNX model: the tag of its first field, the version of the format."""
 
 
 def read_model(content: bytes, semantics: Semantics | None = None) -> tuple[Network, Semantics]:
     """Return the network in a file, and its semantics: the interpreter that the results equal.
 
-    With `semantics` None it is the first that the format has. Raises ModelError if the file cannot
-    be read, is not supported, or does not have these semantics.
+    If `semantics` is None, the first semantics of the file's format is taken. Raises ModelError if
+    the file cannot be read, is not supported, or does not have these semantics.
     """
     if is_trained(content):
         if semantics not in (None, Semantics.TRAINING):
@@ -44,7 +44,7 @@ def read_model(content: bytes, semantics: Semantics | None = None) -> tuple[Netw
 
 
 def read_source(content: bytes, semantics: Semantics | None = None) -> Source | None:
-    """Return a file's operators in a form that an interpreter can run.
+    """Return a file's operators in a form in which an interpreter can run some of them.
 
     `semantics` is as for read_model. Returns None if there is no interpreter for them. Raises
     ModelError if the file cannot be read.

@@ -42,14 +42,14 @@ def _operators(translators: Mapping[str, Callable[..., Any]]) -> str:
 
 
 def _translation(translator: Callable[..., Any]) -> str:
-    """Return the first paragraph of a docstring without its "Translate", as one line."""
+    """Return the first paragraph of a function's docstring without "Translate", as one line."""
     text = " ".join((getdoc(translator) or "").split("\n\n")[0].split())
     text = text.removeprefix("Translate ")
     return text[:1].upper() + text[1:]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write or check the page; return the exit status."""
+    """Write the page of operators or check it; return the exit status."""
     return write_or_check(PAGES, "systola.compiler.reference", arguments)
 
 

@@ -2,8 +2,8 @@
 """Bilinear resizing of maps on the machine, as depthwise convolutions with exact weights.
 
 The columns of a map are repeated first, so that one kernel makes all columns of the result. A row
-of the result is a mix of two rows. So one convolution makes all rows with the same shares. At last
-the rows are put in order.
+of the result is a mix of two rows. So one convolution makes all rows with the same shares of the
+two. At last the rows are put in order.
 
 A kernel serves all columns if the map becomes larger by a power of two, or smaller by a whole
 factor. The sums are whole multiples of a power of two, and the division rounds halves away from 0.
@@ -35,29 +35,33 @@ from systola.compiler.operations import (
 )
 
 MOST_PIXELS = 256
-"""Largest number of pixels of a map, and of its result, along an axis; with more, compiling would
-take long.
+"""Largest number of pixels along an axis, in a map and its resized result.
+
+With more pixels, the compilation would take long.
 """
 MOST_WEIGHT = 127
-"""Largest weight of a convolution."""
+"""Largest weight that a convolution may have."""
 
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A kernel over the pixels of an axis. Each pixel occurs `copies` times, one copy beside the
-    other.
+    """A kernel over the pixels along an axis, each of which occurs `copies` times side by side.
 
     Pixels beyond an edge equal the pixel at the edge.
     """
 
     copies: int
     first: int
-    """Number of the first copy under the kernel of the first pixel of the result."""
+    """Number of the first copy under the kernel when it makes the first pixel of the result."""
     stride: int
     weights: tuple[int, ...]
 
     def pixels(self, count: int) -> NDArray[np.int64]:
-        """Return the numbers of the pixels under each kernel; some are beyond the edges."""
+        """Return the numbers of the pixels under the kernel for each of `count` pixels of the
+        result.
+
+        Some numbers are beyond the edges.
+        """
         starts = self.first + self.stride * np.arange(count)
         return (starts[:, np.newaxis] + np.arange(len(self.weights))) // self.copies
 
@@ -100,7 +104,7 @@ def _is_copy(places: Places) -> bool:
 
 
 def _common_kernel(places: Places) -> _Kernel | None:
-    """Return the kernel that makes each pixel of the result, or None if no single kernel does."""
+    """Return the kernel that makes each pixel of the result along an axis, or None if none does."""
     count, one = places.count, 1 << BILINEAR_BITS
     wanted = np.zeros((count, places.size), np.int64)
     np.add.at(wanted, (np.arange(count), places.lower), one - places.share)
@@ -119,7 +123,7 @@ def _common_kernel(places: Places) -> _Kernel | None:
 
 
 def _kernels(places: Places) -> Iterator[_Kernel]:
-    """Yield kernels that may make all pixels of a result, those with fewer weights first."""
+    """Yield kernels that may make all pixels of a result, with fewer weights first."""
     if places.size == 1:
         yield _Kernel(min(places.count, MAX_LEFT + 1), 0, 1, (1,))
     stride = int(places.lower[1] - places.lower[0]) if places.count > 1 else 1
@@ -129,17 +133,17 @@ def _kernels(places: Places) -> Iterator[_Kernel]:
         yield _Kernel(1, first, stride, (1, 1))
     copies = 2
     while copies <= MAX_LEFT + 1:
-        # The place of a pixel begins with its first copy, or is in the middle of its copies.
+        # The place of a result's pixel is at a pixel's first copy, or in the middle of the copies.
         yield _Kernel(copies, 0, 1, (1,) * copies)
         yield _Kernel(copies, -copies // 2, 1, (1, *(2,) * (copies - 1), 1))
         copies *= 2
 
 
 def _mixes(rows: Places) -> tuple[int, dict[tuple[int, ...], dict[int, list[int]]]]:
-    """Return the sum of the weights of each row of a result, and the rows by their weights.
+    """Return the sum of a result row's weights, and the rows of the result by their weights.
 
-    Weights are for one row of the source, or for two consecutive ones. For each weights, the
-    dictionary has the rows of the result by the first row of the source.
+    Weights are for one row of the source, or for two consecutive rows. For each tuple of weights,
+    the dictionary has the rows of the result by the first row of the source.
     """
     one = 1 << BILINEAR_BITS
     mixed = rows.lower != rows.upper
@@ -165,7 +169,7 @@ def _runs(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 class _Maker:
-    """A collector of the operations of one resizing."""
+    """A collector of the operations that resize one map."""
 
     def __init__(self, operator: str, source: Value, result: Value, kernel: _Kernel) -> None:
         self.nodes: list[Node] = []
@@ -177,7 +181,10 @@ class _Maker:
     def make(
         self, divisor: int, mixes: dict[tuple[int, ...], dict[int, list[int]]], count: int
     ) -> None:
-        """Make `count` rows of the result, see _mixes; all sums are divided by `divisor`."""
+        """Add the operations for the `count` rows of the result; all sums are divided by `divisor`.
+
+        `mixes` has the rows by their weights, see _mixes.
+        """
         width = self._result.grid[1]
         pixels = self._kernel.pixels(width)
         before = max(0, -int(pixels.min()))
@@ -219,7 +226,7 @@ class _Maker:
         self._join([made[number] for number in range(count)], 1, self._result)
 
     def _padded(self, before: int, after: int) -> Value:
-        """Return the source with copies of the pixels at both ends of each row."""
+        """Return the source with copies of the first and last pixel at both ends of each row."""
         source = self._source
         height, width = source.grid
         if before + after == 0:
@@ -236,9 +243,9 @@ class _Maker:
         return self._join(rows, 1, self._value((1, height, before + width + after)))
 
     def _repeated(self, source: Value) -> Value:
-        """Return a map with all copies of the pixels of each row.
+        """Return a map in which each pixel of a row occurs as often as the kernel needs copies.
 
-        The pixels become a column. A window as wide as there are copies sees one pixel of it only.
+        The pixels become a column. A window as wide as there are copies then sees only one pixel.
         """
         copies = self._kernel.copies
         if copies == 1:
@@ -286,5 +293,5 @@ class _Maker:
         return result
 
     def _value(self, sizes: tuple[int, ...]) -> Value:
-        """Return a new map, of `sizes` without the channels."""
+        """Return a new value of the given sizes, with as many channels as the source."""
         return Value(f"{self._result.name} in {self._operator}", (*sizes, self._source.channels))

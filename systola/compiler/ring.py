@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places of a memory that are used one after another, over and over."""
+"""A memory of which the places are used one after another, over and over."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Ring:
         self._base, self._size, self._next = base, size, 0
 
     def take(self, count: int) -> int:
-        """Return the address of `count` consecutive places."""
+        """Return the address of the first of `count` consecutive places, which are now taken."""
         if self._next + count > self._size:
             self._next = 0
         start = self._base + self._next

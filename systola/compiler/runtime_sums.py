@@ -7,12 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 _PACKET = 4
-"""Number of float32 in a packet of Eigen, as the released packages of ONNX Runtime are built."""
+"""Number of float32 in a packet of Eigen, as in the released packages of ONNX Runtime."""
 
 
 def sum_of_rows(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the sums along the rows, added one row after the other; `x` is arrays x rows x
-    numbers."""
+    """Return sums over rows, added one row after the other.
+
+    `x` is arrays x rows x numbers.
+    """
     total = x[:, 0].copy()
     for row in range(1, x.shape[1]):
         total += x[:, row]
@@ -20,9 +22,9 @@ def sum_of_rows(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def sum_of_numbers(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the sums of samples x rows x numbers along the numbers, as Eigen's redux has them.
+    """Return the sums over the numbers of samples x rows x numbers, added as Eigen's redux does.
 
-    Eigen adds packets from the first aligned number of a row on, even and odd ones apart. The
+    Eigen adds packets from the first aligned number of a row on, even and odd packets apart. The
     numbers before and after these packets follow. The first number of each sample is aligned.
     """
     count = x.shape[2]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a program of a chain of layers.
+"""The compilation of a chain of layers to a program.
 
 The units of the machine run decoupled, and interlocks keep the order of a program. So any order
 gives the right results, and the schedule is about speed only:
@@ -9,8 +9,8 @@ array than a tile. The weight port then streams on its own.
 - Activate and Write_Host_Memory follow each MatrixMultiply at once: they are chained to it row by
 row. The next MatrixMultiply fills other accumulator rows meanwhile.
 - The input of the next chunk (or segment) goes into the other half of the input area. It is read
-as soon as the present one is in use. It comes after the instructions that use the present one,
-since these are fetched through the same port.
+as soon as the present input is in use. Its read comes after the instructions that use the present
+input, since these are fetched through the same port.
 - Parameters come after the first input, unless Activate would then be late.
 """
 
@@ -44,7 +44,7 @@ from systola.compiler.ring import Ring
 MAX_HOST_BYTES = HOST_PAGE_BYTES << 20
 MAX_WEIGHT_TILES = 1 << 24
 MAX_STRIDE = 1 << 24
-"""Largest number of bytes of the host window, of tiles of the weight window, of bytes of a
+"""Largest numbers of bytes of the host window, of tiles of the weight window, and of bytes of a
 `stride`.
 """
 
@@ -52,10 +52,10 @@ MAX_STRIDE = 1 << 24
 def compile_chain(
     config: Config, layers: Sequence[Layer], rows: int, works: Sequence[LayerWork] = ()
 ) -> Program:
-    """Compile `layers`, each fed by the layer before, for `rows` input vectors.
+    """Compile a chain of layers, each fed by the layer before, for `rows` input vectors.
 
-    With `works`, one for each layer and one for the output, the program has a tag at the end of
-    each. Raises CompileError if the work does not fit the machine or its windows.
+    `works` is empty, or has an item for each layer and one for the output. The program then has a
+    tag at the end of each. Raises CompileError if the work does not fit the machine or its windows.
     """
     if rows < 1:
         raise CompileError(f"number of rows must be at least 1, not {rows}")
@@ -66,9 +66,9 @@ def compile_chain(
 
 
 def check_gemm(config: Config, m: int, k: int, n: int) -> None:
-    """Raise CompileError if no window holds the operands of an M x K x N product.
+    """Raise CompileError if no window can hold the operands of an M x K x N product.
 
-    compile_chain makes the same checks, but needs the operands for it.
+    compile_chain makes the same checks, but needs the operands for this.
     """
     shape = LayerShape(tiles(k, config.rows), tiles(n, config.cols))
     _check_sizes(config, [shape], m)
@@ -97,7 +97,7 @@ def _check_sizes(config: Config, shapes: Sequence[LayerShape], rows: int) -> Non
 
 @dataclass(frozen=True)
 class _Step:
-    """One MatrixMultiply: tiles `n` to `n_end` - 1 along N, segment `segment` along K."""
+    """A MatrixMultiply for tiles `n` to `n_end` - 1 along N, and for segment `segment` along K."""
 
     chunk: int
     layer: int
@@ -112,7 +112,7 @@ class _Compiler:
         self, config: Config, layers: Sequence[Layer], rows: int, works: Sequence[LayerWork]
     ) -> None:
         self.config, self.layers, self.works = config, layers, tuple(works)
-        # A later MatrixMultiply reads the blocks that Activate writes. So these are as wide as the
+        # A later MatrixMultiply reads the blocks that Activate writes. So blocks are as wide as the
         # narrower side of the array.
         shared = min(config.rows, config.cols)
         self.k_blocks = [config.rows, *[shared] * (len(layers) - 1)]
@@ -172,7 +172,7 @@ class _Compiler:
         )
 
     def _place(self, rows: int) -> None:
-        """Give input, output, parameters, tables and program their places in host memory."""
+        """Choose the places in host memory of input, output, parameters, tables and program."""
         config = self.config
         at = 0
 
@@ -205,7 +205,7 @@ class _Compiler:
             raise CompileError(f"the operands need {at} bytes of host memory, over 4 GiB")
 
     def _weights(self) -> NDArray[np.uint8]:
-        """Return the weight tiles in the order in which a chunk uses them, 1-D."""
+        """Return the weight tiles, in one dimension, in the order in which a chunk uses them."""
         config = self.config
         packed = [
             pack_tiles(config, layer.weights, k_block, n_block)
@@ -235,7 +235,7 @@ class _Compiler:
                 yield _Step(chunk, layer, n, n_end, segment, segment == segments - 1)
 
     def _span(self, step: _Step) -> tuple[int, int]:
-        """Return the first tile along K of a step, and the tile after its last."""
+        """Return the first tile along K that a step needs, and the tile after the last."""
         k_tiles = self.shapes[step.layer].k_tiles
         if step.layer > 0:
             return 0, k_tiles
@@ -246,8 +246,8 @@ class _Compiler:
         self.program.append(encode(opcode, **operands))
 
     def _emit_all(self) -> None:
-        # List the steps that read input: all of the first layer if the input comes in segments,
-        # else one for each chunk.
+        # These steps read input: all of the first layer if the input comes in segments, else one
+        # for each chunk.
         loads = [
             step for step in self._steps() if step.layer == 0 and (self.segments > 1 or step.n == 0)
         ]
@@ -311,7 +311,8 @@ class _Compiler:
         self._emit(Opcode.READ_WEIGHTS, tile=0, count=count)
 
     def _emit_load(self, step: _Step) -> int:
-        """Emit the read of the input of `step`, and before it, in a new chunk, of all its weights.
+        """Emit the read of a step's input and, before the first input of a new chunk, of all
+        weights.
 
         Returns the first buffer line of the input.
         """
@@ -332,7 +333,9 @@ class _Compiler:
         return address
 
     def _emit_parameters(self, first: int, end: int, address: int | None = None) -> None:
-        """Emit the load of entries `first` to `end` - 1, to their own place or to `address`."""
+        """Emit the load of parameter entries `first` to `end` - 1, to their own place or to
+        `address`.
+        """
         self._emit(
             Opcode.LOAD_PARAMETERS,
             host=self.parameter_offset + first * entry_bytes(self.config),
@@ -391,8 +394,8 @@ class _Compiler:
         """Return the number of parameter entries that are loaded before the first input.
 
         After the input they cost nothing if Activate, begun late, still ends with the last
-        MatrixMultiply. Otherwise Activate must not be late, so as many go before as the first
-        weight tile's fetch hides.
+        MatrixMultiply. Otherwise Activate must not be late. Then as many entries come before the
+        input as can be loaded while the first weight tile is fetched.
         """
         if not self.parameters_stay:
             return 0
@@ -401,8 +404,8 @@ class _Compiler:
         entry = entry_bytes(config) // bus
         size, shape = self.plan.chunks[0], self.shapes[0]
         input_done = size * self.plan.segment * (config.input_pitch // bus)
-        # The activation unit uses an entry as soon as it has come. The slower of entries and
-        # vectors sets the pace.
+        # The activation unit uses a parameter entry as soon as it has come. The slower of entries
+        # and vectors sets the pace.
         activate = max(entry + size * shape.n_tiles, entry * shape.n_tiles + size)
         if input_done + activate <= size * shape.k_tiles * shape.n_tiles:
             return 0
@@ -412,5 +415,5 @@ class _Compiler:
 
 
 def _rows_of(matrix: HostMatrix) -> HostMap:
-    """Return a HostMap of a matrix in which each row is a sample."""
+    """Return the description of a matrix in host memory in which each row is a sample."""
     return HostMap(matrix, 1, np.arange(matrix.columns), np.arange(matrix.rows))

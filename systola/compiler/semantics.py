@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choice of the interpreter that a network's results equal byte by byte."""
+"""The choice of a reference interpreter, of which a network gives the same results byte by byte."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Semantics(Enum):
     LITERT_1_2 = "litert-1.2"
     """Reference kernels of ai-edge-litert 1.2.0: FULLY_CONNECTED rounds twice, as convolutions do.
 
-    No other operator differs.
+    No other operator differs from 2.3.0.
     """
     ONNX = "onnx"
-    """ONNX Runtime 1.31."""
+    """ONNX Runtime 1.31 as the reference."""
     TRAINING = "training"
-    """Results of predict() of a network that systola.training has trained."""
+    """Results of `predict()` of a network that systola.training has trained."""

@@ -16,7 +16,7 @@ from systola.compiler.quantise import high_product, quantise_multiplier, rounded
 _INPUT_INTEGER_BITS = 5
 _SUM_INTEGER_BITS = 12
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
-# exp(-2^i) in Q0.31 for i = -2 .. 4, each with its bit of a Q5.26 number.
+# Each pair is a bit of a Q5.26 number, of weight 2^i, and exp(-2^i) in Q0.31, for i = -2 .. 4.
 _EXP_FACTORS = tuple(
     zip(
         range(24, 31),
@@ -26,12 +26,12 @@ _EXP_FACTORS = tuple(
 )
 _EXP_MINUS_EIGHTH = 1895147668
 _THIRD = 715827883
-# 48/17 and -32/17 in Q2.29: the first guess of the reciprocal.
+# The first guess of the reciprocal has the coefficients 48/17 and -32/17, in Q2.29.
 _RECIPROCAL_START, _RECIPROCAL_SLOPE = 1515870810, -1010580540
 
 
 def softmax(x: NDArray[np.int8], scale: float, beta: float = 1.0) -> NDArray[np.int8]:
-    """Return the softmax along the last axis, in units of 1/256 with zero point -128.
+    """Return the softmax of `x` along the last axis, in units of 1/256 with zero point -128.
 
     `scale` is the scale of `x`; the zero point of `x` does not matter. The result has the shape of
     `x`.
@@ -46,7 +46,7 @@ def softmax(x: NDArray[np.int8], scale: float, beta: float = 1.0) -> NDArray[np.
 def exponentials(scale: float, beta: float = 1.0) -> NDArray[np.int64]:
     """Return exp(-beta * scale * d) for d = 0 to 255, the distance to the largest code, in Q0.31.
 
-    It is 0 where LiteRT leaves an element out, as its result is 0.
+    The exponential is 0 if LiteRT leaves the element out, as its result is 0.
     """
     multiplier = min(beta * float(scale) * (1 << (31 - _INPUT_INTEGER_BITS)), float(_INT32_MAX))
     q, shift = quantise_multiplier(multiplier)
@@ -60,7 +60,7 @@ def exponentials(scale: float, beta: float = 1.0) -> NDArray[np.int64]:
 
 
 def reciprocal(total: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the multiplier and the shift to the right that make results of exponentials.
+    """Return the multiplier, and the shift to the right, that turn exponentials into results.
 
     `total` is the sum of the exponentials of a row, each divided by 2^12, from 1 to 2^32 - 1.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of one int8 element as tables of all its codes."""
+"""Functions of one int8 element as tables of the results for all codes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from systola.compiler.quantise import INT8, double_rounded
 
 
 def unary_table(node: Unary) -> NDArray[np.int8]:
-    """Return the result of `node` for each int8 code, in the order of INT8."""
+    """Return the result of an operation on one value for each int8 code, in the order of INT8."""
     codes = _requantised(INT8 - node.zero_point, node.output)
     if node.table is None:
         return codes
@@ -20,9 +20,9 @@ def unary_table(node: Unary) -> NDArray[np.int8]:
 
 
 def binary_table(node: Binary, constant: int) -> NDArray[np.int8]:
-    """Return the result of `node` for each int8 code, in the order of INT8.
+    """Return the result of an operation on a value and a constant for each int8 code.
 
-    One operand of `node` is a value, the other is `constant`.
+    The table is in the order of INT8. One operand of `node` is a value, the other is `constant`.
     """
     other = np.full_like(INT8, constant)
     a, b = (INT8, other) if isinstance(node.a, Value) else (other, INT8)
@@ -37,7 +37,7 @@ def binary_table(node: Binary, constant: int) -> NDArray[np.int8]:
 
 
 def _requantised(x: NDArray[np.int64], output: Requantisation) -> NDArray[np.int8]:
-    """Return the result of Activate for small sums, the same for all channels."""
+    """Return the results of Activate for the small sums `x`, the same for all channels."""
     bias, multiplier, shift = (
         int(each[0]) for each in (output.bias, output.multiplier, output.shift)
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A translator that goes through a model's operators, and reports all refused ones at once."""
+"""A loop that translates a model's operators one by one, and reports all refused ones at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from systola.compiler.errors import CompileError, ModelError
 
 
 class Operator(Protocol):
-    """An operator of a model file; its text has its number and kind."""
+    """An operator of a model file; its text has the operator's number and kind."""
 
     @property
     def kind(self) -> str: ...
@@ -23,7 +23,7 @@ class Operator(Protocol):
 
 
 _MOST_NAMED = 8
-"""Largest number of operators that a message names for one reason; it counts the others."""
+"""Largest number of operators that a message names for one reason; it only counts the others."""
 
 _Scope = TypeVar("_Scope")
 _Operator = TypeVar("_Operator", bound=Operator)
@@ -34,7 +34,10 @@ def translate_all(
     operators: Iterable[_Operator],
     translators: Mapping[str, Callable[[_Scope, _Operator], None]],
 ) -> None:
-    """Call the translator of each operator's kind; raise ModelError with all that is refused."""
+    """Translate all operators, each by the translator of its kind.
+
+    Raises one ModelError with all operators that are refused.
+    """
     found = refusals(scope, operators, translators)
     if not found:
         return
@@ -52,7 +55,7 @@ def refusals(
     unknown: Iterable[Hashable] = (),
     given: Callable[[Hashable], bool] = lambda _: False,
 ) -> dict[str, str]:
-    """Call the translator of each operator's kind; return the reasons for the refused operators.
+    """Translate all operators, each by the translator of its kind, and return refusals' reasons.
 
     Operators that take an `unknown` tensor are passed over. The results of a refused operator
     become unknown, unless `given` defines the tensor in the scope and returns True.
@@ -68,7 +71,7 @@ def refusals(
                 continue
         except (CompileError, ModelError) as error:
             refused[str(operator)] = str(error)
-        # In ONNX the name of an optional result that is left out is empty.
+        # In ONNX an optional result that is left out has an empty name.
         unknown.update(each for each in operator.outputs if each != "" and not given(each))
     return refused
 

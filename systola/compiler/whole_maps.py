@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves of elements after changes of shape, if the next operation needs them.
 
-A change of shape leaves elements in their places in the buffer, and costs nothing. An operation may
-need the elements in the lines of the new shape. Then a move puts them there.
+A change of shape leaves elements in their places in the buffer, and costs nothing. But an operation
+may need the elements in the lines of the new shape. Then a move puts them there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from systola.compiler.partition import Item, Translation, needs_host
 
 
 def with_whole_maps(translation: Translation) -> Translation:
-    """Return `translation` with moves before the operations that need them."""
+    """Return `translation` with a move before each operation that needs the elements of a changed
+    shape.
+    """
     return replace(translation, items=tuple(_Packer(translation).items))
 
 
@@ -42,7 +44,8 @@ class _Packer:
         self._host = set(translation.inputs)
         """Values that the host has, and can give in any shape."""
         self._channels: dict[Value, int] = {}
-        """Number of channels by which a value lies in the buffer, if its shape has another number.
+        """Number of channels by which a value lies in the buffer, if this is not its shape's
+        number.
         """
         self._whole: dict[Value, Value] = {}
         for item in translation.items:
@@ -89,7 +92,7 @@ class _Packer:
         return self._channels.get(value, value.channels)
 
     def _packed(self, node: Node, value: Value) -> Value:
-        """Return `value` with its elements in the lines of its shape; adds a move if needed."""
+        """Return `value` with its elements in the lines of its shape; add a move if needed."""
         if value not in self._channels:
             return value
         if value not in self._whole:
@@ -104,7 +107,7 @@ class _Packer:
 
 
 def _alike(node: Binary) -> bool:
-    """Return whether the value has as many elements as the result."""
+    """Return whether the operation's only value has as many elements as the result."""
     (value,) = node.sources
     return value.pixels * value.channels == node.result.pixels * node.result.channels
 

@@ -29,4 +29,4 @@ WHOLE_NUMBERS: Mapping[str, Callable[..., NDArray[Any]]] = {
     "SELECT": np.where,
     "SELECT_V2": np.where,
 }
-"""Functions by the names of operators; they work element by element."""
+"""Functions of whole numbers, element by element, by the names of operators."""

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from systola.compiler.operations import Concatenation, Node, Slice, Value
 
 BLOCK = 32
-"""Number of channels that are doubled together if a weight of them has more than 8 bits."""
+"""Number of channels that are repeated together if one of their weights has more than 8 bits."""
 
 
 def weight_parts(weights: NDArray[np.int64]) -> list[NDArray[np.int8]]:
-    """Return weights of 8 bits that add up to `weights`.
+    """Return arrays of weights of 8 bits that add up to `weights`.
 
     Weights within 8 bits take one array, weights of 9 bits two, and a weight of 255 three.
     """
@@ -28,12 +28,11 @@ def weight_parts(weights: NDArray[np.int64]) -> list[NDArray[np.int8]]:
 def widened(
     operator: str, value: Value, weights: NDArray[np.int64]
 ) -> tuple[Value, list[Node], NDArray[np.int8]]:
-    """Return `value` in a wider form, the operations that make this form, and weights of 8 bits for
-    it.
+    """Return a wider form of `value`, its operations, and weights of 8 bits for this form.
 
     Products of the wider form and these weights equal the products of `value` and `weights`. The
     last axis of the weights but one has the channels of `value`. Blocks of channels with a weight
-    of more than 8 bits are several times in the wider form.
+    of more than 8 bits occur several times in the wider form.
     """
     first, *rest = weight_parts(weights)
     axis, channels = len(value.shape) - 1, value.channels
@@ -63,7 +62,7 @@ def widened(
 
 
 def repeated(operator: str, value: Value, count: int) -> tuple[Value, list[Node]]:
-    """Return a value with all channels of `value` `count` times, and the operations for it."""
+    """Return a value with all channels of `value` repeated `count` times, and its operations."""
     if count == 1:
         return value, []
     result = Value(f"{value.name} {count} times", (*value.shape[:-1], count * value.channels))

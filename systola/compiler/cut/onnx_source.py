@@ -23,17 +23,17 @@ from systola.runtime.interpreters import Session
 _CONVERSIONS = ("DequantizeLinear",)
 """Kinds of nodes that ONNX Runtime joins to the operator after them."""
 _RUNTIME_TYPES = {f"tensor({kind.lower()})": dtype for kind, dtype in ELEMENT_TYPES.items()}
-"""Names of types in numpy, by their names in ONNX Runtime."""
+"""numpy's names of element types, by ONNX Runtime's names of these types."""
 _INPUT_TYPES = ("float32", "int8", "uint8", "int32", "int64")
 
 
 class OnnxSource(Source):
-    """A source that has the results of ONNX Runtime."""
+    """An .onnx file that can be cut into parts; its results are defined by ONNX Runtime."""
 
     def __init__(self, content: bytes) -> None:
         self.semantics, self.interpreter = Semantics.ONNX, Interpreter.ONNX_RUNTIME
         self._model = read_onnx(content)
-        # The package comes without type information.
+        # The package `onnx` comes without type information.
         self._onnx: Any = import_module("onnx")
         self._proto: Any = self._onnx.ModelProto.FromString(content)
         sizes = {each.name: each.shape for each in self._model.inputs}
@@ -52,7 +52,7 @@ class OnnxSource(Source):
         self._describe(found for each in infos if (found := _tensor_type(self._onnx, each)))
 
     def _describe(self, results: Iterable[OnnxInput]) -> None:
-        """Describe the parts and values of the file, with the types and shapes of `results`."""
+        """Make the list of parts and values of the file, from the types and shapes of `results`."""
         model = self._model
         self._tensors = {each.name: each for each in (*model.inputs, *results)}
         self.values = {
@@ -84,13 +84,13 @@ class OnnxSource(Source):
             )
 
     def refused(self) -> Mapping[str, str]:
-        """Return the reason for each node that the machine refuses, by its text."""
+        """Return the reason for each node that the machine refuses, by the node's text."""
         return refused_nodes(self._model, self._tensors)
 
     def network(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> Network:
-        """Return the parts as a network for the machine."""
+        """Return some parts of the file as a network for the machine."""
         model = self._model
         self.check_given(parts, inputs, _INPUT_TYPES)
         nodes = tuple(model.nodes[part.index] for part in parts)
@@ -111,7 +111,7 @@ class OnnxSource(Source):
     def piece(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> bytes:
-        """Return the parts as the content of a model file for ONNX Runtime."""
+        """Return some parts of the file as the content of a model file for ONNX Runtime."""
         helper, graph = self._onnx.helper, self._proto.graph
         nodes = [graph.node[part.index] for part in parts]
         taken = {name for node in nodes for name in _taken(node)}
@@ -143,7 +143,7 @@ class OnnxSource(Source):
         probe = self._onnx.ModelProto.FromString(self._proto.SerializeToString())
         given = {each.name for each in probe.graph.output}
         results = (name for part in self.parts for name in part.outputs if name not in given)
-        # ONNX Runtime finds their types and shapes by itself.
+        # ONNX Runtime finds types and shapes of the results by itself.
         probe.graph.output.extend(self._onnx.ValueInfoProto(name=name) for name in results)
         content = probe.SerializeToString()
         with Session(self.interpreter, content, optimised=False) as session:
@@ -163,7 +163,7 @@ def _names(tensors: Sequence[Tensor]) -> tuple[str, ...]:
 
 
 def _taken(node: Any) -> Iterator[str]:
-    """Yield the tensors that a node and its graphs take from outside."""
+    """Yield the tensors that a node, and the graphs inside it, take from outside the node."""
     yield from (str(name) for name in node.input if name)
     for attribute in node.attribute:
         for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
@@ -175,15 +175,15 @@ def _taken(node: Any) -> Iterator[str]:
 
 
 def _is_known(shape: Sequence[int]) -> bool:
-    """Return whether a shape is known: an open size is 0.
+    """Return whether all sizes of a shape are known.
 
-    If a window does not fit its map, a size is below 0.
+    An open size is 0, and a size is below 0 if a window does not fit its map.
     """
     return all(size > 0 for size in shape)
 
 
 def _tensor_type(onnx: Any, info: Any) -> OnnxInput | None:
-    """Return the type and shape of a result, or None if they are not known."""
+    """Return the name, type and shape of a tensor, or None if type or shape is not known."""
     tensor = info.type.tensor_type
     kind = onnx.TensorProto.DataType.Name(tensor.elem_type)
     if not tensor.HasField("shape") or kind not in ELEMENT_TYPES:
@@ -195,7 +195,7 @@ def _tensor_type(onnx: Any, info: Any) -> OnnxInput | None:
 
 
 def _macs(node: OnnxNode, shapes: Mapping[str, tuple[int, ...]]) -> int:
-    """Return the multiply-accumulates of a node in one sample."""
+    """Return the number of multiply-accumulates of a node in one sample."""
 
     def shape(position: int) -> tuple[int, ...]:
         name = node.inputs[position] if position < len(node.inputs) else ""

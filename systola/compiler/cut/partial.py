@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search for the parts that the machine takes, and the compilation of their pieces."""
+"""The search for the operators that the machine runs, and the compilation of the pieces."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Piece:
 
 @dataclass(frozen=True, eq=False)
 class PartialNetwork:
-    """A network in pieces for the machine and for an interpreter.
+    """A network cut into pieces, some for the machine and some for an interpreter on the host.
 
     The pieces are chosen for machines of one configuration.
     """
@@ -64,12 +64,12 @@ class PartialNetwork:
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        """Networks of the pieces for the machine."""
+        """Networks of all pieces that run on the machine."""
         return tuple(each.work for each in self.pieces if isinstance(each.work, Network))
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of one sample on the machine."""
+        """Number of multiply-accumulates that the machine does for one sample."""
         return sum(network.macs for network in self.networks)
 
     @property
@@ -154,13 +154,13 @@ class _Cut:
         self._networks: dict[Segment, Network] = {}
         self._compiled: dict[Segment, CompiledNetwork] = {}
         self._alone = 0
-        """Pieces that did not fit the machine so far."""
+        """Number of compilations in which a piece did not fit the machine."""
         self.host: dict[int, str] = {}
         """Reason for each part that the machine does not run, by its position in the file."""
         self._refuse(graph.parts, source.refused())
 
     def segments(self) -> tuple[Segment, ...]:
-        """Return the final segments: each segment for the machine can be compiled."""
+        """Return the final segments, of which the machine's segments can all be compiled."""
         while True:
             for index in self._graph.with_followers(self.host.keys()):
                 self.host.setdefault(index, _FOLLOWS)
@@ -176,9 +176,9 @@ class _Cut:
                 return segments
 
     def _refused_by(self, step: Callable[[Segment], None], machine: Sequence[Segment]) -> bool:
-        """Apply `step` to each segment for the machine; return whether it refused any.
+        """Apply `step`, a translation or a compilation, to the machine's segments.
 
-        The operators that it refuses move to the host.
+        The operators that `step` refuses move to the host. Returns whether there are any.
         """
         refused = False
         for segment in machine:
@@ -206,8 +206,9 @@ class _Cut:
     def _with_larger(self, segment: Segment, refused: Mapping[str, str]) -> Mapping[str, str]:
         """Return the refused parts of a segment, and all parts with results as large or larger.
 
-        The results of these parts need as much room in the buffer. To find such parts one at a time
-        would take a compilation for each, so only the first ALONE are returned without others.
+        The larger results need as much room in the buffer, so the machine would refuse them, too.
+        But to find them one at a time would take a compilation for each. The first ALONE refusals
+        of a search are returned without the larger parts.
         """
         self._alone += 1
         if self._alone <= ALONE:
@@ -266,7 +267,7 @@ class _Cut:
 
 
 def place_whole(source: Source, network: Network) -> tuple[Placement, ...]:
-    """Return the placement of each part of a network that the machine takes as a whole."""
+    """Return the placement of each operator of a network that is one program for the machine."""
     on_host = _on_host(network)
     return tuple(
         _placed(source, part, Place.HOST, on_host[part.name])
@@ -277,7 +278,7 @@ def place_whole(source: Source, network: Network) -> tuple[Placement, ...]:
 
 
 def place_refused(source: Source) -> tuple[Placement, ...]:
-    """Return the placement of each part of a network that does not run, with its own reason."""
+    """Return the placement of each operator of a refused network, with its own reason."""
     refused = source.refused()
     return tuple(
         _placed(source, part, Place.REFUSED, refused.get(part.name, "")) for part in source.parts
@@ -287,7 +288,7 @@ def place_refused(source: Source) -> tuple[Placement, ...]:
 def _place_parts(
     source: Source, reasons: Mapping[int, str], pieces: Sequence[_Piece]
 ) -> tuple[Placement, ...]:
-    """Return the placement of each part; parts that no output needs are on the host."""
+    """Return the placement of each operator; operators that no output needs are on the host."""
     on_machine = {part for each in pieces if each.segment.on_machine for part in each.segment.parts}
     networks = (each.work for each in pieces if isinstance(each.work, Network))
     on_host = {name: why for network in networks for name, why in _on_host(network).items()}
@@ -314,7 +315,7 @@ def _placed(source: Source, part: Part, place: Place, reason: str = "") -> Place
 
 
 def _on_host(network: Network) -> dict[str, str]:
-    """Return the operators that the host calculates within a network for the machine, and why."""
+    """Return the operators that the host calculates within the machine's network, with reasons."""
     host: set[str] = set()
     machine: set[str] = set()
     for stage in network.stages:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The placement of each operator of a model file: its side and the reason."""
+"""The placement of each operator of a model file, on the machine or on the host, with a reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Place(Enum):
-    """The side on which an operator runs."""
+    """A side on which an operator runs, or REFUSED in a network that does not run."""
 
     MACHINE = "machine"
     HOST = "host"
@@ -18,16 +18,16 @@ class Place(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """An operator and its place."""
+    """An operator of a model file with the side on which it runs, and the reason."""
 
     number: int
-    """Position in the file, counted from 0."""
+    """Position of the operator in the file, counted from 0."""
     kind: str
     shape: tuple[int, ...] | None
     """Shape of the operator's first result in one sample of the model; None if it is not known."""
     place: Place
     macs: int
-    """Multiply-accumulates of one sample."""
+    """Number of multiply-accumulates of the operator in one sample."""
     reason: str = ""
     """Reason why the machine does not run the operator."""
 
@@ -47,11 +47,11 @@ _REMEDIES = (
     ("this kind of operator", "build it from the operators of docs/operators.md"),
     ("no 16-bit modes", "take a larger preset"),
 )
-"""Remedies by a piece of a reason; the first piece that occurs in a reason counts."""
+"""Pairs of a text and a remedy: the first text that occurs in a reason gives the remedy."""
 
 
 def macs_share(placements: Sequence[Placement]) -> float:
-    """Return the share of the multiply-accumulates that the machine does, from 0 to 1."""
+    """Return the share of a network's multiply-accumulates that the machine does, from 0 to 1."""
     total = sum(each.macs for each in placements)
     on_machine = sum(each.macs for each in placements if each.place is Place.MACHINE)
     return on_machine / total if total else 0.0

@@ -11,9 +11,9 @@ from systola.compiler.cut.source import Part, Source, Tensor
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment: parts of a network that run together.
+    """A segment: operators of a network that run together, on the machine or on the host.
 
-    All its inputs are known before it runs.
+    All inputs of the segment are known before it runs.
     """
 
     on_machine: bool
@@ -23,12 +23,12 @@ class Segment:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of one sample."""
+        """Number of multiply-accumulates of the segment in one sample."""
         return sum(part.macs for part in self.parts)
 
 
 class Graph:
-    """A graph of the parts that the outputs and the variables of a network depend on."""
+    """A graph of the operators, called parts, that a network's outputs and variables depend on."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -43,7 +43,9 @@ class Graph:
         self._before = {part: self._own_before(part) for part in self.parts}
 
     def copies(self, parts: Iterable[Part]) -> set[Part]:
-        """Return the copied parts that `parts` need, directly or for other copies."""
+        """Return the parts of which a segment with `parts` needs copies, directly or for other
+        copies.
+        """
         found: set[Part] = set()
         todo = list(parts)
         while todo:
@@ -56,17 +58,20 @@ class Graph:
         return found
 
     def _own_before(self, part: Part) -> set[Part]:
-        """Return the parts that make the tensors of a part and of its copies, no copied part."""
+        """Return the parts, none of them copied, that make the inputs of a part or of its
+        copies.
+        """
         takers = {part, *self.copies([part])}
         origins = {self.origins.get(tensor) for taker in takers for tensor in taker.inputs}
         return {each for each in origins if each and not each.copied}
 
     def with_followers(self, host: Set[int]) -> frozenset[int]:
-        """Return the positions in `host`, and the positions of parts that must stay with them.
+        """Return the positions in `host`, and the positions of parts that must stay on the host,
+        too.
 
-        A piece for the machine does not begin with numbers of float32 that the host calculates.
-        This is because the interpreter may join an operator to the quantisation after it. It also
-        does not lie between parts that share a variable.
+        A segment of the machine does not begin with numbers of float32 that the host calculates.
+        This is because the interpreter may join an operator to the quantisation after it. A segment
+        of the machine also does not lie between parts that share a variable.
         """
         chosen = set(host) | {part.index for part in self.parts if part.states or part.opening}
         chosen |= self._between_states()
@@ -95,7 +100,7 @@ class Graph:
         return between
 
     def segments(self, host: Set[int]) -> tuple[Segment, ...]:
-        """Return the segments in the order of execution, if the parts `host` run on the host."""
+        """Return the segments in the order of execution, if the parts at `host` run on the host."""
         levels = self._levels(host)
         openings = [part for part in self.parts if part.opening]
         groups: list[tuple[bool, list[Part]]] = []
@@ -123,10 +128,10 @@ class Graph:
         )
 
     def _levels(self, host: Set[int]) -> dict[Part, int]:
-        """Return the number of the turn in which each part is executed.
+        """Return for each part the number of the turn in which the part is executed.
 
-        Even numbers are turns of the host, odd numbers turns of the machine. Parts that share a
-        variable have the same number.
+        Host and machine take turns: even numbers are turns of the host, odd numbers turns of the
+        machine. Parts that share a variable have the same number.
         """
         levels: dict[Part, int] = {}
         states: dict[Tensor, int] = {}

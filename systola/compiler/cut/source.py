@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model file as operators that can run on the machine or in an interpreter."""
+"""A model file as a list of operators that can each run on the machine or in an interpreter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from systola.compiler.operations import Value
 from systola.compiler.semantics import Semantics
 
 Tensor = Hashable
-"""Type of a tensor's key in the file: a name or a number, by the format."""
+"""Type of a tensor's key in the file: a name in .onnx files, a number in .tflite files."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -22,7 +22,7 @@ class Part:
     """A part: an operator of a model file."""
 
     index: int
-    """Position in the file, counted from 0."""
+    """Position of the operator in the file, counted from 0."""
     name: str
     """Position and kind of the operator, as text for messages."""
     kind: str
@@ -30,14 +30,16 @@ class Part:
     """Tensors that the operator takes, without constants of the file."""
     outputs: tuple[Tensor, ...]
     macs: int
-    """Multiply-accumulates of one sample; 0 if shapes are not known."""
+    """Number of multiply-accumulates in one sample; 0 if shapes are not known."""
     copied: bool = False
-    """True if each segment that takes its results has a copy of the operator.
+    """True if each segment that takes the operator's results gets a copy of the operator.
 
     Such operators calculate constants, or convert codes to numbers.
     """
     states: frozenset[Tensor] = frozenset()
-    """Variables that the operator reads or writes; they keep their values from sample to sample."""
+    """Variables that the operator reads or writes; a variable keeps its value from sample to
+    sample.
+    """
     opening: bool = False
     """True if the operator sets variables before the first sample."""
 
@@ -58,7 +60,7 @@ class Source(ABC):
     values: Mapping[Tensor, Value]
     """Values of the tensors that are given or calculated, and have a known shape."""
     of_int16: bool = False
-    """Whether activations are of int16. Such a network runs even if the host does all of it."""
+    """True if activations are of int16. Such a network runs even if the host does all of it."""
 
     @abstractmethod
     def refused(self) -> Mapping[str, str]:
@@ -68,12 +70,12 @@ class Source(ABC):
     def network(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> Network:
-        """Return the parts as a network for the machine."""
+        """Return some operators of the file as a network for the machine."""
 
     def interpreted(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> InterpretedStage:
-        """Return the parts as a stage that the interpreter runs."""
+        """Return some operators of the file as a stage that the interpreter runs."""
         for tensor in (*inputs, *outputs):
             if tensor not in self.values:
                 name = self.tensor_name(tensor)
@@ -91,7 +93,7 @@ class Source(ABC):
     def piece(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> bytes:
-        """Return the parts as the content of a model file."""
+        """Return some operators of the file as the content of a model file of their own."""
 
     @abstractmethod
     def tensor_name(self, tensor: Tensor) -> str:
@@ -100,7 +102,7 @@ class Source(ABC):
     def check_given(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], types: Collection[str]
     ) -> None:
-        """Raise ModelError if an input of the parts has none of these types."""
+        """Raise ModelError if an input of the parts has none of the `types`."""
         for tensor in inputs:
             value = self.values.get(tensor)
             if value is None or value.dtype not in types:

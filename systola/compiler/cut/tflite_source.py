@@ -30,7 +30,9 @@ _CALLS = ("CALL", "IF", "WHILE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE")
 
 
 class TfliteSource(Source):
-    """A source that has the results of LiteRT's reference kernels."""
+    """A .tflite file that can be cut into parts; its results are defined by LiteRT's reference
+    kernels.
+    """
 
     def __init__(self, content: bytes) -> None:
         self.semantics, self.interpreter = Semantics.LITERT_2, Interpreter.LITERT
@@ -77,7 +79,7 @@ class TfliteSource(Source):
             )
 
     def _variables(self) -> dict[int, Tensor]:
-        """Return the variable, by its name, of each tensor that is a reference to a variable."""
+        """Return for each tensor that is a reference to a variable the key of this variable."""
         graph = self._graph
         return {
             number: (operator.options.get("Container"), operator.options.get("SharedName"))
@@ -89,13 +91,13 @@ class TfliteSource(Source):
         }
 
     def refused(self) -> Mapping[str, str]:
-        """Return the reason for each operator that the machine refuses, by its text."""
+        """Return the reason for each operator that the machine refuses, by the operator's text."""
         return refused_operators(self._graph, self.semantics)
 
     def network(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> Network:
-        """Return the parts as a network for the machine."""
+        """Return some operators of the file as a network for the machine."""
         graph = self._graph
         self.check_given(parts, inputs, INPUT_TYPES)
         chosen = tuple(graph.operators[part.index] for part in parts)
@@ -105,7 +107,7 @@ class TfliteSource(Source):
     def piece(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> bytes:
-        """Return the parts as the content of a model file for LiteRT."""
+        """Return some operators of the file as the content of a model file for LiteRT."""
         chosen = [part.index for part in parts]
         return _piece(self._content, chosen, _numbers(inputs), _numbers(outputs))
 
@@ -118,7 +120,7 @@ class TfliteSource(Source):
 
         Raises ModelError if LiteRT is not installed, or refuses the file.
         """
-        # Sizes that depend on values, as after control flow, are known only after a run.
+        # Sizes that depend on data, as results of control flow may, are known only after a run.
         unsure = any(tensor.open for tensor in self._graph.tensors) or any(
             operator.kind in _CALLS for operator in self._graph.operators
         )
@@ -145,7 +147,7 @@ def _piece(
 
     Other subgraphs stay as they are.
     """
-    # LiteRT's own classes can be packed again; they come without type information.
+    # The package's own schema classes can write a file again; they come without type information.
     schema: Any = import_module("ai_edge_litert.schema_py_generated")
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
@@ -172,7 +174,7 @@ def _piece(
 
 
 def _macs(graph: Graph, operator: Operator) -> int:
-    """Return the multiply-accumulates of an operator in one sample."""
+    """Return the number of multiply-accumulates of an operator in one sample."""
 
     def shape(position: int) -> tuple[int, ...]:
         number = operator.inputs[position] if position < len(operator.inputs) else -1

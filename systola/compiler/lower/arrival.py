@@ -10,7 +10,7 @@ from systola.compiler.plan import tile_cycles
 
 
 def arrival(config: Config) -> int:
-    """Return the cycles from one tile of weights to the next.
+    """Return the number of cycles from the arrival of one tile of weights to the next one's.
 
     A tile comes from memory in `tile_cycles` and moves into the array row by row. The slower of the
     two counts.

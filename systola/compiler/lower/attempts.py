@@ -18,35 +18,38 @@ from systola.compiler.operations import Node, Value
 Home = FeatureMap | HostView
 """Type of the place of a value: a map in the buffer, or a view of host memory."""
 Key = tuple[Node, tuple[Home, ...], Home, int]
-"""Type of a key of `steps`: an operation, the homes of its sources and of its result, and bands.
+"""Type of a key of `steps`: an operation, the homes of its sources, its result's home, and a
+number.
 
-The last item is the number of bands.
+The number, which comes last, counts the bands in which the result is calculated.
 """
 NOWHERE = Lines("nowhere", 0)
 
 
 @dataclass(frozen=True)
 class Attempts:
-    """A store of the maps and steps that all attempts for one batch have made so far.
+    """A store of the maps and steps that all attempts to lower one batch have made so far.
 
-    For a place in host memory, only the size is final. Its offset comes from the first attempt that
+    Of a place in host memory, only the size is final. Its offset comes from the first attempt that
     needed the place.
     """
 
     maps: dict[tuple[Value, FeatureMap, int], FeatureMap] = field(
         default_factory=dict[tuple[Value, FeatureMap, int], FeatureMap]
     )
-    """Maps with their lines, by the value, the map without its lines, and its number of lines."""
+    """Maps with their lines; the key is the value, the map without its lines, and the number of
+    lines.
+    """
     views: dict[tuple[Value, HostView], HostView] = field(
         default_factory=dict[tuple[Value, HostView], HostView]
     )
-    """Views at their offsets, by the value and the same view at offset 0."""
+    """Views at their offsets; the key is the value and the same view at offset 0."""
     steps: dict[Key, tuple[list[Step], dict[Lines, tuple[Value, int]]]] = field(
         default_factory=dict[Key, tuple[list[Step], dict[Lines, tuple[Value, int]]]]
     )
     """Steps of each operation, and the entries of Lowering.bands that belong to these steps."""
     taps: dict[bytes, Lines] = field(default_factory=dict[bytes, Lines])
-    """Constants of depthwise convolutions, by their content."""
+    """Buffer lines with the weights of depthwise convolutions, by the bytes of these weights."""
 
     def map(self, value: Value, new: FeatureMap) -> FeatureMap:
         """Return the map of `value` from an earlier attempt if that map is like `new`, else `new`.

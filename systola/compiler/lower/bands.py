@@ -24,7 +24,7 @@ Windowed = Convolution | DepthwiseConvolution | Pooling
 
 @dataclass(frozen=True)
 class Band:
-    """A band: rows `first` to `first` + `count` - 1 of a map."""
+    """A band, that is rows `first` to `first` + `count` - 1 of a map."""
 
     first: int
     count: int
@@ -38,9 +38,10 @@ def cut(height: int, count: int) -> Iterator[Band]:
 
 
 def needed(window: Window, height: int, band: Band) -> Band:
-    """Return the rows of the source that the windows of `band` reach, at least one.
+    """Return the rows of the source, at least one, that an operation needs for `band` of its
+    result.
 
-    `band` has rows of the result. The source has `height` rows.
+    The source has `height` rows.
     """
     top = window.first[0] + band.first * window.stride[0]
     reach = (band.count - 1) * window.stride[0] + (window.kernel[0] - 1) * window.dilation[0] + 1
@@ -49,9 +50,9 @@ def needed(window: Window, height: int, band: Band) -> Band:
 
 
 def window_of(window: Window, band: Band, origin: int) -> Window:
-    """Return the windows that make the rows of `band` of the result.
+    """Return the windows of an operation that make only the rows `band` of its result.
 
-    They are for a map that begins with row `origin` of the source.
+    The returned windows are for a map that begins with row `origin` of the source.
     """
     top = window.first[0] + band.first * window.stride[0] - origin
     return replace(window, first=(top, window.first[1]), out=(band.count, window.out[1]))
@@ -59,7 +60,7 @@ def window_of(window: Window, band: Band, origin: int) -> Window:
 
 @lru_cache(maxsize=4096)
 def with_window(node: Windowed, window: Window) -> Windowed:
-    """Return `node` with other windows.
+    """Return the operation `node` with `window` in place of its own windows.
 
     Equal arguments give the same object, so the object can be a key of other caches.
     """
@@ -70,7 +71,11 @@ Elementwise = Unary | Binary | Curve | WideProduct
 
 
 def part_of(node: Elementwise, band: Band) -> Elementwise:
-    """Return `node` for the pixels of `band`, or pairs of int16; its constants are cut, too."""
+    """Return the operation `node` for some pixels of its result only, its constants cut
+    accordingly.
+
+    `band` counts pixels, or for int16 the pairs of pixels that hold a value's low and high bytes.
+    """
     if not isinstance(node, Binary):
         return node
     lines = 2 if node.wide else 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Maps of many samples as one map: row y of all samples side by side, then row y + 1 of all.
+"""The order of many samples in one map: row y of all samples side by side, then row y + 1 of all.
 
 The same lines are also a map with a row for each row of each sample. In this map the rows of one
 sample are as many rows apart as there are samples. So a window that moves by one row meets all
@@ -33,7 +33,7 @@ class BatchRows:
     """A rule for the order of a value's pixels in a batch of `samples` samples.
 
     With `together` a row of a map stays together, and rows of the samples alternate. Operations on
-    windows need this. Without it single pixels of the samples alternate.
+    windows need this order. Without `together` single pixels of the samples alternate.
     """
 
     samples: int
@@ -47,7 +47,7 @@ class BatchRows:
     def of(self, value: Value) -> tuple[int, int]:
         """Return the number of rows of a value in one sample, and the number of pixels in a row.
 
-        Rows are those pieces of a value that stay together in a batch.
+        A row here is a piece of the value that stays together in a batch.
         """
         return value.grid if self.together and len(value.shape) == 4 else (value.pixels, 1)
 
@@ -59,10 +59,10 @@ class BatchRows:
         return height, width * self.samples
 
     def check(self, value: Value, home: FeatureMap | HostView) -> None:
-        """Raise CompileError if `home` has other rows than the shape of `value`.
+        """Raise CompileError if the map `home` has other rows than the shape of `value` has.
 
-        This happens after a change of shape. The samples of a batch alternate by rows of the old
-        shape.
+        This happens after a change of shape, because the samples of a batch alternate by rows of
+        the old shape.
         """
         if not self.apart or home.packed:
             return
@@ -70,10 +70,10 @@ class BatchRows:
             raise CompileError(f"the rows of its input of shape {value.shape} lie apart in a batch")
 
     def check_node(self, node: Node, homes: Sequence[FeatureMap | HostView]) -> None:
-        """Raise CompileError if `node` does not fit the rows of maps in this batch.
+        """Raise CompileError if the rows of a batch's maps do not fit the operation `node`.
 
-        Its sources may have other rows than `node` needs, or it may make other rows than the shape
-        of its result has.
+        The sources may have other rows than `node` needs, or `node` may make other rows than the
+        shape of its result has.
         """
         if not self.apart:
             return
@@ -94,7 +94,8 @@ class BatchRows:
             raise CompileError(f"its result of shape {node.result.shape} lies apart in a batch")
 
     def check_axis(self, value: Value, axis: int) -> None:
-        """Raise CompileError if `axis` takes apart, or joins, pixels of a row of `value`.
+        """Raise CompileError if a cut or join along `axis` separates or joins pixels of a row of
+        `value`.
 
         In a batch the pixels of a row follow one another in one sample only. The next row of this
         sample comes after rows of other samples.
@@ -104,7 +105,7 @@ class BatchRows:
 
 
 def by_sample(map_: FeatureMap, samples: int) -> FeatureMap:
-    """Return the same map with a row for each row of each sample.
+    """Return the lines of a batch's map as a map with a row for each row of each sample.
 
     Row y of sample s is row y * `samples` + s.
     """
@@ -114,7 +115,7 @@ def by_sample(map_: FeatureMap, samples: int) -> FeatureMap:
 
 
 def window_by_sample(window: Window, samples: int) -> Window:
-    """Return `window` for a map by_sample of `samples` samples.
+    """Return `window`, for one sample, as a window over the map that by_sample returns.
 
     `window` must move by one row, or have one row of results.
     """

@@ -3,7 +3,7 @@
 
 A tile of weights takes the same time to arrive, however few vectors use it. A fully connected layer
 has one vector for each sample, and so has each step in time of an LSTM. A small map has as many
-vectors as pixels. If these are fewer than the cycles of a tile, operations at the end of the
+vectors as pixels. If a tile has fewer vectors than cycles of arrival, operations at the end of the
 network wait. They run when a batch of samples has arrived there.
 """
 
@@ -34,12 +34,14 @@ from systola.compiler.operations import (
 )
 
 LINE_CYCLES, LOOP_CYCLES = 10, 50
-"""Cycles for each line on its way into a batch, and for the loop around a batch, as measured."""
+"""Measured cost in cycles: of each line that is copied into a batch, and of the loop around a
+batch.
+"""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch: operations that run for `size` samples at a time; by default no operations."""
+    """A batch: the operations that run for `size` samples at a time; by default there are none."""
 
     nodes: tuple[Node, ...] = ()
     size: int = 1
@@ -54,9 +56,9 @@ def batches_to_try(
     """Yield batches to try, the best first, and for each whether values may be spilled.
 
     `is_hopeless` returns whether a batch cannot fit without spilling. If it returns True for the
-    smallest batch of some operations, larger ones are left out. A batch that needs spilling is
-    worse than no batch without spilling. If spilling is needed in any case, a batch that fills the
-    array is better than none.
+    smallest batch of some operations, larger batches of them are left out. A batch that needs
+    spilling is worse than no batch without spilling. If spilling is needed in any case, a batch
+    that fills the array is better than none.
     """
     choices = batched_nodes(config, operations)
     sizes = batch_sizes(config, samples) if choices else []
@@ -81,10 +83,10 @@ def largest_batch(config: Config) -> int:
 
 
 def batched_nodes(config: Config, operations: Operations) -> list[tuple[Node, ...]]:
-    """Return the choices of operations at the end of the network for which a batch pays.
+    """Return sets of operations at the end of the network for which a batch pays, the best first.
 
-    A choice is with or without operations on windows of a map. The choice that saves most comes
-    first. The operations of a choice are in their order in the network.
+    There are at most two sets: with and without operations on windows of a map. The operations of a
+    set are in their order in the network.
     """
     saved: dict[tuple[Node, ...], float] = {}
     for windows in (True, False):
@@ -110,7 +112,7 @@ def _together(config: Config, operations: Operations, *, windows: bool) -> tuple
 
 
 def _gain(config: Config, operations: Operations, together: Sequence[Node]) -> float:
-    """Return the cycles that a batch saves for each sample.
+    """Return the number of cycles that a batch of the operations `together` saves for each sample.
 
     The cycles to move values into the batch are taken off.
     """
@@ -125,9 +127,9 @@ def _gain(config: Config, operations: Operations, together: Sequence[Node]) -> f
 
 
 def batch_sizes(config: Config, samples: int) -> list[int]:
-    """Return the sizes of a batch to try, in samples, the largest first.
+    """Return the sizes of batches to try, in samples, the largest first.
 
-    The batches of a size are as equal as the number of samples allows.
+    With each size, all samples are divided into batches as equal as possible.
     """
     sizes: list[int] = []
     limit = largest_batch(config)
@@ -140,11 +142,11 @@ def batch_sizes(config: Config, samples: int) -> list[int]:
 
 
 def sample_order(rows: int, batch: int, samples: int, width: int = 1) -> NDArray[np.int64]:
-    """Return the row of each row of each sample in a host matrix with batches one after another.
+    """Return the row in a host matrix of each row of each sample, for samples in batches.
 
-    Each sample has `rows` rows. A batch has the first `width` rows of all its samples, then the
-    next `width` rows of all. If there are fewer samples than places, the first places of the first
-    batch stay empty.
+    Each sample has `rows` rows. The batches come one after another. A batch has the first `width`
+    rows of all its samples, then the next `width` rows of all. If there are fewer samples than
+    places, the first places of the first batch stay empty.
     """
     places = np.arange(samples) + -samples % batch
     first = places // batch * rows * batch + places % batch * width
@@ -155,27 +157,31 @@ def sample_order(rows: int, batch: int, samples: int, width: int = 1) -> NDArray
 def _batchable(node: Node, *, windows: bool) -> bool:
     match node:
         case Convolution():
-            # Rows of the samples alternate. So windows must be one row apart, or in one row.
+            # In a batch, rows of the samples alternate. So windows must be one row apart, or in
+            # one row.
             return windows and (node.window.stride[0] == 1 or node.window.out[0] == 1)
         case Pooling():
             return windows
         case Lstm():
-            # The pixels of a step in time must lie together, and not in rows of maps.
+            # The sequences of a batch must alternate by pixels, and not by rows of maps.
             return not windows
         case Binary():
-            # The two lines of a vector of int16 stay together.
+            # The two lines of a vector of int16 stay together, so samples cannot alternate by
+            # lines.
             return not node.wide
         case _:
             return isinstance(node, Product | Unary | Slice | Concatenation | Reshape)
 
 
 def _pays(config: Config, node: Node) -> bool:
-    """Return whether one sample has fewer vectors for a tile than the cycles of its arrival."""
+    """Return whether one sample gives a tile of weights fewer vectors than its cycles of
+    arrival.
+    """
     return isinstance(node, Lstm) or 0 < _vectors(node) < arrival(config)
 
 
 def _vectors(node: Node) -> int:
-    """Return the vectors of one sample for each tile; 0 for operations without weights."""
+    """Return the number of one sample's vectors for each weight tile; 0 without weights."""
     match node:
         case Lstm():
             return 1
@@ -188,7 +194,10 @@ def _vectors(node: Node) -> int:
 
 
 def _saved(config: Config, node: Node, layouts: Mapping[Value, Channels]) -> int:
-    """Return the cycles by which, for one sample, the weights take longer to arrive than to use."""
+    """Return the number of cycles for which the array would wait for the weights of `node`.
+
+    The cycles are counted for one sample that runs alone.
+    """
     match node:
         case Lstm():
             inputs, cells = layouts[node.source].blocks, layouts[node.result].blocks
@@ -206,12 +215,12 @@ def _saved(config: Config, node: Node, layouts: Mapping[Value, Channels]) -> int
 
 
 def _lines(value: Value, layout: Channels) -> int:
-    """Return the buffer lines of a value."""
+    """Return the number of buffer lines that a value of one sample takes."""
     return value.channels * value.pixels // layout.count * layout.blocks
 
 
 def _closed(nodes: Sequence[Node], alone: set[Node]) -> tuple[Node, ...]:
-    """Return the nodes that are not in `alone` and feed no node in `alone`, even through others."""
+    """Return the nodes outside `alone` that feed no node in `alone`, directly or through others."""
     needed: set[Value] = set()
     together: list[Node] = []
     for node in reversed(nodes):
@@ -223,10 +232,10 @@ def _closed(nodes: Sequence[Node], alone: set[Node]) -> tuple[Node, ...]:
 
 
 def _early(config: Config, nodes: Sequence[Node], together: Sequence[Node]) -> list[Node]:
-    """Return the nodes of `together` that should run for each sample alone, outside the batch.
+    """Return the nodes of `together` that should run for each sample alone, before the batch.
 
-    No node before them in the batch gains by it, and nodes outside the batch feed them. For each
-    sample alone they take no longer, and less room.
+    Nodes outside the batch feed these nodes, and no node that gains by the batch comes before them.
+    If they run for each sample alone, they take no longer, and less room.
     """
     fed = {node.result for node in nodes} - {node.result for node in together}
     behind: set[Value] = set()

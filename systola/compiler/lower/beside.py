@@ -45,7 +45,7 @@ def beside_step(
     weights: NDArray[np.int8],
     output: Requantisation,
 ) -> ConvolutionStep:
-    """Return the step that puts `target.beside` pixels of the result side by side.
+    """Return a convolution's step that puts `target.beside` pixels of its result in one line.
 
     `weights` is 1 x 1 x channels of the source x channels of the result.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The message for a value with more blocks of channels than one instruction takes."""
+"""The message for a value that has too many blocks of channels for one instruction."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from systola.arch.isa import Opcode
 from systola.arch.isa.instructions import BY_OPCODE
 
 _COUNTS = ("blocks", "k_tiles", "n_tiles")
-"""Operands that count blocks of channels."""
+"""Names of the instructions' operands that count blocks of channels."""
 
 
 def too_many_blocks(config: Config, opcode: Opcode, operands: Mapping[str, int]) -> str:
-    """Return how many channels an instruction has too many, and the preset that takes them.
+    """Return a message if an instruction has too many channels, and the preset that can take them.
 
     The text is empty if another operand does not fit its field.
     """

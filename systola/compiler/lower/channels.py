@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The places of a feature map's channels in the lines of the buffer."""
+"""The positions of a feature map's channels in the lines of the buffer."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ from systola.compiler.operations import (
 
 @dataclass(frozen=True)
 class Channels:
-    """A layout of channels in blocks, where a block has one line for each pixel.
+    """A layout of a map's channels in blocks; a block has one buffer line for each pixel.
 
-    Every part begins with a new block, so that the part can be cut off.
+    The channels are in parts. Each part begins with a new block, so that it can be cut off.
     """
 
     parts: tuple[int, ...]
-    """Number of channels of each part."""
+    """Number of channels of each part, in order."""
     block: int
-    """Number of channels of a full line."""
+    """Number of channels of a full block, which is the number of channels in a line."""
 
     @cached_property
     def count(self) -> int:
-        """Number of channels."""
+        """Number of channels of all parts together."""
         return sum(self.parts)
 
     @cached_property
     def blocks(self) -> int:
-        """Number of blocks."""
+        """Number of blocks of all parts together."""
         return sum(-(-part // self.block) for part in self.parts)
 
     @cached_property
     def slots(self) -> NDArray[np.int64]:
-        """Place of each channel, in bytes counted through all blocks, as a read-only array."""
+        """Position of each channel, in bytes counted through all blocks, as a read-only array."""
         slots: list[NDArray[np.int64]] = []
         first = 0
         for part in self.parts:
@@ -62,7 +62,8 @@ class Channels:
         return whole
 
     def cut(self, start: int, count: int) -> tuple[int, Channels]:
-        """Return the first block, and the layout, of `count` channels from channel `start` on.
+        """Return the number of the first block, and the layout, of `count` channels from `start`
+        on.
 
         Raises CompileError if these channels are neither whole parts nor whole blocks of one part.
         """
@@ -71,9 +72,7 @@ class Channels:
 
 @lru_cache(maxsize=4096)
 def _cut(channels: Channels, start: int, count: int) -> tuple[int, Channels]:
-    """Do the work of Channels.cut, and keep its results: each band of a value asks for the same
-    cuts.
-    """
+    """Do the work of Channels.cut, with a cache: each band of a value asks for the same cuts."""
     edges = np.cumsum((0, *channels.parts)).tolist()
     inner = [edge for edge in edges if start < edge < start + count]
     parts = tuple(high - low for low, high in pairwise((start, *inner, start + count)))
@@ -87,9 +86,9 @@ def _cut(channels: Channels, start: int, count: int) -> tuple[int, Channels]:
 
 @dataclass(frozen=True)
 class _Tie:
-    """A relation of two values: the channels of `part` are the channels of `whole` from `start` on.
+    """A relation of two values: the channels of `part` are channels of `whole`, from `start` on.
 
-    Both values must be cut at the same channels.
+    Both values must be cut into parts at the same channels.
     """
 
     whole: Value
@@ -100,8 +99,8 @@ class _Tie:
 def channel_layouts(operations: Operations, block: int) -> dict[Value, Channels]:
     """Return a layout of channels for each value.
 
-    Operations that only pass channels on, like Slice, then find them as whole blocks. A value that
-    is reshaped to another number of channels keeps the layout of its source.
+    The layouts let operations that only pass channels on, like Slice, find these channels as whole
+    blocks. A value that is reshaped to another number of channels keeps the layout of its source.
     """
     counts = {value: value.channels for value in operations.inputs}
     ties: list[_Tie] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way from neutral operations to a program that fits one machine's buffer.
+"""The compilation of neutral operations to a program that fits one machine's buffer.
 
 The program is a loop over batches of samples. If some operations run sample by sample, before the
 operations on the whole batch, an inner loop runs these for each sample of the batch.
@@ -39,9 +39,11 @@ from systola.compiler.program import HostMap, LayerWork, Program, output_work
 from systola.compiler.schedule import MAX_HOST_BYTES
 
 EARLY = 2
-"""Number of first steps of a part that get their parameters and constants before its input."""
+"""Number of first steps of a part for which parameters and constants are loaded before the
+input.
+"""
 EARLY_ENTRIES = 4
-"""Largest number of parameter entries of a step that gets them before the input.
+"""Largest number of a step's parameter entries that are loaded before the input.
 
 More entries would delay the input.
 """
@@ -65,27 +67,34 @@ def compile_operations(config: Config, operations: Operations, samples: int) -> 
 
 @dataclass(frozen=True, eq=False)
 class KeepingPrograms:
-    """The programs for a sample, with variables in the buffer, and others that move the values."""
+    """The programs of a network that keeps variables in the buffer, and programs that move the
+    variables.
+    """
 
     programs: tuple[Program, ...]
-    """Programs that run in turn, one a sample: PHASES of them if a variable is a ring, else one."""
+    """Programs that run in turn, one for each sample.
+
+    There are PHASES of them if a variable is a ring, else a single one.
+    """
     load: Program
-    """Program that brings values from host memory to where the first program finds them.
+    """Program that reads the variables from host memory into the places that the first program
+    uses.
 
     It has an input for each variable.
     """
     stores: tuple[Program, ...]
-    """Programs that copy to host memory the values that each of `programs` finds.
+    """Programs that write the variables to host memory, one for each of `programs`.
 
-    They have an output for each variable.
+    Each takes the variables from the places in which its program would find them. It has an output
+    for each variable.
     """
 
 
 def compile_keeping(config: Config, operations: Operations, *, spilling: bool) -> KeepingPrograms:
     """Compile `operations` for one sample, with its variables in the unified buffer.
 
-    Raises CompileError as compile_operations does. Without `spilling`, it raises CompileError, too,
-    if the buffer has no room for all values beside the variables.
+    Raises CompileError as compile_operations does. Without `spilling`, also raises CompileError if
+    the buffer has no room for all values beside the variables.
     """
     lowering, places, spill = fitted(config, operations, 1, Batch(), spilling=spilling)
     maps = [(each.before, lowering.kept[each.before]) for each in operations.kept]
@@ -95,7 +104,8 @@ def compile_keeping(config: Config, operations: Operations, *, spilling: bool) -
         for each, moves_back in turns
     ]
     return KeepingPrograms(
-        # The lines of a ring move, but take no more of the buffer in a later program.
+        # The lines of a ring move, but take no more of the buffer in a later program than in the
+        # first.
         tuple(replace(each, buffer_lines=programs[0].buffer_lines) for each in programs),
         _moving_program(config, maps, turns[0][0], loads=True),
         tuple(_moving_program(config, maps, each, loads=False) for each, _ in turns),
@@ -105,9 +115,9 @@ def compile_keeping(config: Config, operations: Operations, *, spilling: bool) -
 def _turns(
     lowering: Lowering, places: Mapping[Lines, int]
 ) -> Iterator[tuple[Mapping[Lines, int], Collection[Lines]]]:
-    """Yield the places of all lines in each program, and the lines of rings that it moves back.
+    """Yield for each program the places of all lines, and the rings that move back in this program.
 
-    The rings move back in different programs, as far as there are enough.
+    Different rings move back in different programs, as far as there are enough programs.
     """
     rings = [(lowering.kept[value].lines, ring.step) for value, ring in lowering.rings.items()]
     for phase in range(PHASES if rings else 1):
@@ -124,7 +134,7 @@ def _moving_program(
     *,
     loads: bool,
 ) -> Program:
-    """Return a program that only moves maps from host memory into the buffer, or back."""
+    """Return a program that only moves maps, from host memory into the buffer or back."""
     steps: list[Step] = []
     hosts: list[HostMap] = []
     end = 0
@@ -190,7 +200,7 @@ def _emitted(
 
 
 def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Spill) -> None:
-    """Emit the loops of a program.
+    """Emit a whole program as loops over batches and samples.
 
     The last part runs once for each batch. A part before it runs once for each sample of the batch.
     All batches have the same size. If there are fewer samples than places, the first places of the
@@ -204,7 +214,7 @@ def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Sp
             {
                 view.matrix: view.rows * view.matrix.stride
                 for view in (*part.inputs.values(), *part.outputs.values())
-                # Parts that are executed once need no register, and there are few.
+                # A part that runs only once needs no index register, and there are few registers.
                 if not once
             }
         )
@@ -237,7 +247,7 @@ def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Sp
 
 
 def _gathered_widths(parts: Sequence[Part]) -> list[int]:
-    """Return the widths, in pixels, of the rows that are gathered into a batch, each width once."""
+    """Return each width, in pixels, of the rows that are copied into a batch."""
     steps = (step for part in parts for _, layer in part.layers for step in layer)
     widths = (step.source.width for step in steps if isinstance(step, GatherStep))
     return list(dict.fromkeys(widths))
@@ -246,10 +256,10 @@ def _gathered_widths(parts: Sequence[Part]) -> list[int]:
 def _emit_part(
     emitter: Emitter, part: Part, tag: int, registers: Mapping[int, int], spill: Spill
 ) -> None:
-    """Emit one execution of a part, with a tag at the end of each layer.
+    """Emit the instructions of a part once, with a tag at the end of each layer.
 
     The tags are numbered from `tag` on. At the end each of the index `registers` is increased by
-    its size, so that the next execution takes other samples.
+    its size in bytes, so that the next execution takes other samples.
     """
 
     def load_constants(step: Step) -> None:
@@ -266,8 +276,8 @@ def _emit_part(
             with located(step.operator, CompileError):
                 emit(step)
 
-    # A large input would hold up parameters that are needed as soon as the input's first lines are
-    # there.
+    # Parameters of the first steps come before the input, as a large input would hold them up. They
+    # are needed as soon as the input's first lines are there.
     for step in (step for _, steps in part.layers[:1] for step in steps[:EARLY]):
         for each in step.entries:
             if each.count <= EARLY_ENTRIES:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions and products on the array, each a Convolve and then an Activate.
+"""Convolutions and products on the array, each made by a Convolve and then an Activate.
 
 If the sums are too many for the accumulators, they are made in pieces. The pieces are groups of
 blocks of channels of the result, bands of its rows, or parts of each row. All weights are read
@@ -25,11 +25,13 @@ from systola.compiler.lower.step import MapStep, Step
 from systola.compiler.operations import Product, Requantisation, Window
 
 MAX_KERNEL, MAX_DILATION = 255, 15
-"""Largest number of rows or columns of a kernel, and largest distance of its rows, for
-Set_Config_Window.
+"""Largest number of rows or columns of a kernel, and largest distance of its rows, that
+Set_Config_Window can express.
 """
 MAX_TOP, MAX_LEFT = 2047, 127
-"""Largest row and column of the first window that Set_Config_Window takes, in both directions."""
+"""Largest row and largest column of the first window, of either sign, that Set_Config_Window can
+express.
+"""
 
 
 @dataclass(frozen=True)
@@ -41,20 +43,21 @@ class Pass:
     """
 
     kernel: NDArray[np.int8]
-    """Weights: kernel height x kernel width x channels of the source x channels of the result,
-    int8."""
+    """Weights of int8: kernel height x kernel width x channels of the source x channels of the
+    result.
+    """
     source: Channels
     window: Window
 
     @property
     def tiles(self) -> int:
-        """Number of weight tiles of the pass for each block of the result."""
+        """Number of weight tiles of the pass for each block of the result's channels."""
         return self.kernel.shape[0] * self.kernel.shape[1] * self.source.blocks
 
 
 @dataclass(frozen=True)
 class Area:
-    """An area: the results that one Convolve makes, which are some rows or a part of one row."""
+    """An area of a result that one Convolve makes: some whole rows, or a part of one row."""
 
     row: int
     rows: int
@@ -63,13 +66,13 @@ class Area:
 
     @property
     def pixels(self) -> int:
-        """Number of results of each channel."""
+        """Number of pixels of the area."""
         return self.rows * self.columns
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ConvolutionStep(MapStep):
-    """A step that multiplies all windows of a map by weights."""
+    """A step that multiplies all windows of a map by weights, on the array."""
 
     passes: tuple[Pass, ...]
     fill: int
@@ -78,15 +81,15 @@ class ConvolutionStep(MapStep):
     """True if results are int16: each takes two lines of the target, low bytes and then high bytes.
     """
     early: int = 0
-    """Number of the source's first blocks that get a Convolve of their own, or 0.
+    """Number of the source's first blocks that a Convolve of their own takes early; 0 for none.
 
-    This Convolve is for the first block of the result. It begins before the other blocks of the
+    The early Convolve makes the first block of the result. It begins before the other blocks of the
     source are written, see early_blocks.
     """
 
     @property
     def _lines(self) -> int:
-        """Number of lines for each result."""
+        """Number of buffer lines for each pixel of the result in a block."""
         return 2 if self.wide else 1
 
     @property
@@ -94,7 +97,7 @@ class ConvolutionStep(MapStep):
         return () if self.output.table is None else (self.output.table,)
 
     def block(self, number: int) -> ConvolutionStep:
-        """Return the step for block `number` of the result's channels."""
+        """Return the step that makes only block `number` of the result's channels."""
         channels = self.target.channels
         inside = np.flatnonzero(channels.slots // channels.block == number)
         start, size = int(inside[0]), len(inside)
@@ -110,7 +113,7 @@ class ConvolutionStep(MapStep):
         )
 
     def band(self, band: Band) -> ConvolutionStep:
-        """Return the step for some rows of the result."""
+        """Return the step that makes only the rows `band` of the result."""
         return replace(
             self,
             target=self.target.band(band.first, band.count),
@@ -143,7 +146,9 @@ class ConvolutionStep(MapStep):
         return [[emitter.store_weights(each[n.start : n.stop]) for each in tiles] for n in groups]
 
     def _sum(self, emitter: Emitter, firsts: list[int], blocks: range, area: Area) -> int:
-        """Emit the passes for some blocks; return the first row of accumulators with their sums."""
+        """Emit all passes for some blocks of the result; return the first accumulator row with the
+        sums.
+        """
         accumulator = emitter.accumulators(area.pixels * len(blocks))
         for number, (one, first) in enumerate(zip(self.passes, firsts, strict=True)):
             self._convolve(emitter, one, first, blocks, area, accumulator, number > 0)
@@ -166,10 +171,10 @@ class ConvolutionStep(MapStep):
         return sums, ResultsStep(operator=self.operator, sums=sums)
 
     def _sizes(self, config: Config) -> tuple[int, int, int]:
-        """Return the rows and columns of an area, and the blocks of a group.
+        """Return the rows and columns of an area, and the number of blocks of channels in a group.
 
-        An area is the part of the result that one Convolve makes for a group of blocks. Both are
-        the largest that fit the accumulators, such that all pieces are about equal.
+        An area is the part of the result that one Convolve makes for a group of blocks. Area and
+        group are the largest that fit the accumulators, such that all pieces are about equal.
         """
         height, width = self.target.height, self.target.width // self._lines
         blocks = self.target.channels.blocks
@@ -190,7 +195,9 @@ class ConvolutionStep(MapStep):
         return height, width, -(-blocks // groups)
 
     def emit_sums(self, emitter: Emitter, blocks: range, area: Area) -> int:
-        """Emit the passes of `blocks`; return the first row of accumulators with their sums."""
+        """Store the weights of `blocks` and emit all passes; return the first accumulator row of
+        sums.
+        """
         (firsts,) = self._store_weights(emitter, [blocks])
         return self._sum(emitter, firsts, blocks, area)
 
@@ -204,7 +211,7 @@ class ConvolutionStep(MapStep):
         accumulator: int,
         accumulate: bool,
     ) -> None:
-        """Emit one pass for some blocks of the result."""
+        """Emit one pass of the kernel for some blocks of the result."""
         source, early = self.source, self.early
         if not early or blocks.start or area.row or area.column:
             self._convolve_part(emitter, one, first, blocks, area, accumulator, accumulate)
@@ -239,11 +246,12 @@ class ConvolutionStep(MapStep):
             pitch = source.lines.count // source.height
         line = source.offset
         if top > MAX_TOP:
-            # No tap is further up: the map begins there.
+            # No tap is above row `top`, so the map can begin there.
             source = replace(source, height=source.height - top)
             line, top = line + top * pitch, 0
         if left > MAX_LEFT and not source.packed:
-            # No tap is further to the left. So the map can begin there, with the rest of each row.
+            # No tap is to the left of column `left`. So the map can begin there, with the rest of
+            # each row.
             source = replace(source, width=source.width - left)
             line, left = line + left, 0
         emitter.window(
@@ -265,7 +273,9 @@ class ConvolutionStep(MapStep):
         )
 
     def emit_results(self, emitter: Emitter, blocks: range, area: Area, accumulator: int) -> None:
-        """Emit the Activate for the sums of `blocks`, which begin in row `accumulator`."""
+        """Emit the Activate for the sums of `blocks`, which begin in accumulator row
+        `accumulator`.
+        """
         target, output, lines = self.target, self.output, self._lines
         assert area.pixels * lines == target.plane or len(blocks) == 1
         assert area.columns * lines == target.width or area.rows == 1
@@ -295,7 +305,9 @@ class SumsStep(Step):
     blocks: range
     area: Area
     held: int
-    """Number of times that the accumulators must have room for sums of this size."""
+    """Number of times that accumulators must have room for sums of this size, to hold other steps'
+    sums.
+    """
 
     @property
     def reads(self) -> tuple[Lines, ...]:
@@ -380,7 +392,7 @@ def product_step(
     target: FeatureMap,
     samples: int,
 ) -> ConvolutionStep:
-    """Return the step for FULLY_CONNECTED, as a convolution.
+    """Return the step for a matrix product, as a convolution.
 
     A window covers the pixels that make one row of the matrix. The source is a map of `samples`
     samples, in the order of BatchRows. Raises CompileError if rows do not consist of whole pixels,
@@ -435,7 +447,9 @@ def product_step(
 
 
 def may_pack(config: Config, channels: int, window: Window) -> bool:
-    """Return whether packed channels save tiles in a convolution, and Convolve can take them."""
+    """Return whether Convolve can take packed channels in a convolution, and needs fewer
+    tiles so.
+    """
     taps = config.rows // channels
     left = window.first[1]
     return (
@@ -443,16 +457,17 @@ def may_pack(config: Config, channels: int, window: Window) -> bool:
         and window.kernel[1] > 1
         and window.dilation[1] == 1
         and window.stride[1] <= taps
-        # The last pass begins further to the right, by less than the width of the kernel.
+        # The window of the last pass begins further right, by less than the kernel's width.
         and -config.rows <= left * channels
         and (left + window.kernel[1] - 1) * channels < config.rows
     )
 
 
 def _parts(window: Window, weights: NDArray[np.int8]) -> list[tuple[slice, slice, Window]]:
-    """Return the kernel in parts that Set_Config_Window takes.
+    """Return the kernel cut into parts that Set_Config_Window can express.
 
-    Rows with no weight but 0 are left out.
+    Each part has its rows and columns of the kernel, and its window. Rows with no weight but 0 are
+    left out.
     """
     (_, width), apart = window.kernel, window.dilation
     size = MAX_KERNEL if apart[0] <= MAX_DILATION else 1

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Depthwise convolutions, by the lanes of the activation unit and by the array, side by side.
 
-The array takes a depthwise convolution as one with a diagonal of weights. Of a 16 x 16 array then
-only a sixteenth works, which is as much as the lanes do in the same time.
+The array takes a depthwise convolution as a full convolution with a diagonal of weights. Of a 16 x
+16 array then only a sixteenth works, which is as much as the lanes do in the same time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class DepthwiseStep(MapStep):
     """A step in which the lanes convolve each channel of a map with a kernel of its own."""
 
     taps: Lines
-    """Weights in the buffer: for each block of channels a line for each tap."""
+    """Buffer lines with the weights: for each block of channels a line for each tap."""
     window: Window
     fill: int
     output: Requantisation
@@ -46,7 +46,9 @@ class DepthwiseStep(MapStep):
 
     @property
     def cycles(self) -> int:
-        """Cycles of the step: one for each tap of each result, and some to load the weights."""
+        """Number of cycles of the step: one for each tap of each result, and some to load the
+        weights.
+        """
         blocks, taps = self.target.channels.blocks, self.window.kernel[0] * self.window.kernel[1]
         return blocks * taps * (self.target.pixels + 1) + STARTED
 
@@ -77,12 +79,12 @@ class DepthwiseStep(MapStep):
 
 @dataclass(frozen=True)
 class BlockSteps:
-    """The steps that make one block of channels of the result."""
+    """The steps that make one block of channels of an operation's result."""
 
     lanes: tuple[DepthwiseStep | PoolingStep, ...] = ()
-    """Steps of the lanes, for some rows of the block."""
+    """Steps that make some rows of the block in the lanes of the activation unit."""
     array: ConvolutionStep | None = None
-    """Step of the array, for the other rows of the block; None if there are none."""
+    """Step that makes the other rows of the block on the array; None if there are none."""
 
 
 def depthwise_steps(
@@ -93,7 +95,7 @@ def depthwise_steps(
     taps: dict[bytes, Lines],
     hidden: int,
 ) -> list[Step]:
-    """Return the steps for `node` on a source that has been computed, in the order of emission.
+    """Return the steps for `node`, in the order of emission, if its source has been computed.
 
     For `taps` and `hidden` see depthwise_blocks.
     """
@@ -108,7 +110,7 @@ def block_by_block(
 ) -> list[Step]:
     """Return the steps of all blocks in an order in which no unit waits for another for long.
 
-    `before` has a step for each block, which makes the source of the block on the array. In this
+    `before` has a step for each block, with which the array makes the source of the block. In this
     order the array works on its rows of a block one block later than the lanes. The results of
     these rows are made after the lanes' work on the next block.
     """
@@ -127,10 +129,10 @@ def block_by_block(
 
 
 def side_by_side(config: Config, blocks: Sequence[BlockSteps]) -> list[Step]:
-    """Return the steps of all blocks of an operation on a source that has been computed.
+    """Return the steps of all blocks of an operation if its source has been computed.
 
-    The array makes the sums of some blocks in advance. The activation unit makes their results
-    after the work of its lanes during which the sums become ready.
+    The array makes the sums of some blocks in advance. The activation unit turns sums into results
+    as soon as they are ready, between the steps of its lanes.
     """
     arrays = [block.array for block in blocks if block.array]
     steps: list[Step] = []
@@ -180,10 +182,10 @@ def depthwise_blocks(
 ) -> list[BlockSteps]:
     """Return the steps for each block of `node`: some rows in the lanes, the others on the array.
 
-    `taps` has the lines of weights that are in the buffer already, by their content. `hidden` is
-    the number of cycles that the array is busy with other work meanwhile. With `array_first` the
-    array takes the upper rows, and the lanes the lower ones. Choose it if the array is no longer
-    busy with the source: then it has its rows before the lanes have read the source.
+    `taps` has the lines of weights that are in the buffer already, by their bytes. `hidden` is the
+    number of cycles that the array is busy with other work meanwhile. With `array_first` the array
+    takes the upper rows, and the lanes the lower ones. Choose this order if the array is no longer
+    busy with the source: the array then has its rows before the lanes have read the source.
     """
     blocks = _blocks(source.channels)
     shares = _rows_in_lanes(config, node, target, len(blocks), hidden)
@@ -208,7 +210,7 @@ def lanes_band(
     taps: dict[bytes, Lines],
     band: Band,
 ) -> DepthwiseStep:
-    """Return the step in which the lanes make rows `band` of the result.
+    """Return the step in which the lanes make the rows `band` of the result.
 
     For `taps` see depthwise_blocks.
     """
@@ -219,7 +221,7 @@ def lanes_band(
 def array_band(
     config: Config, node: DepthwiseConvolution, source: FeatureMap, target: FeatureMap, band: Band
 ) -> ConvolutionStep:
-    """Return the step in which the array makes rows `band` of the result, which has one block."""
+    """Return the step in which the array makes the rows `band` of a result of one block."""
     return convolution_step(
         config,
         node.operator,
@@ -233,7 +235,7 @@ def array_band(
 
 
 def rows_of_one(config: Config, node: DepthwiseConvolution, target: FeatureMap, hidden: int) -> int:
-    """Return the number of rows that the lanes make of a `target` of one block; others the array.
+    """Return the number of rows of a `target` of one block that the lanes make, and not the array.
 
     For `hidden` see depthwise_blocks.
     """
@@ -253,16 +255,19 @@ def _rows_in_lanes(
 
 
 FEW = 4
-"""Least number of blocks for which the array may make some blocks as a whole."""
+"""Least number of blocks for which the array may make some blocks as a whole, without the lanes."""
 HELD = 3
-"""Largest number of blocks with sums in the accumulators that wait to become results.
+"""Largest number of blocks with sums that wait in the accumulators to become results.
 
-The accumulators must have room for all of them. Rows at the end may be too few for any sums.
+The accumulators must have room for the sums of all these blocks. Rows at the end of the
+accumulators stay unused if they are too few for the sums of a block.
 """
 SOON = 200
-"""Cycles that the lanes may wait for sums to become ready, before other work goes first."""
+"""Number of cycles that the lanes may wait for sums to become ready, before other work goes
+first.
+"""
 STARTED, READ_OUT = 15, 13
-"""Cycles of an instruction beyond its vectors, in the lanes and in the read of sums."""
+"""Number of cycles of an instruction besides its vectors: in the lanes, and in a read of sums."""
 
 
 @lru_cache(maxsize=4096)
@@ -271,17 +276,19 @@ def rows_in_lanes(
 ) -> list[int]:
     """Return for each block the number of rows of its result that the lanes calculate.
 
-    The rest is for the array, such that both units need the same time for all blocks. Each unit
-    needs a cycle for each tap of a vector, and the array at least `tile` cycles for each tap. The
-    activation unit, to which the lanes belong, needs another cycle for each vector from the array.
-    The array is busy with other work for `hidden` cycles. `met` is True if the array reads from
-    half of the banks: the lanes then wait for it in a quarter of the cycles. Either each block has
-    nearly as many rows in the lanes, or some blocks have none there.
+    The other rows are for the array, such that both units need the same time for all blocks. Each
+    unit needs a cycle for each tap of a vector, and the array at least `tile` cycles for each tap.
+    The activation unit, to which the lanes belong, needs another cycle for each vector from the
+    array. The array is busy with other work for `hidden` cycles. `met` is True if the array reads
+    from half of the banks: the lanes then wait for it in a quarter of the cycles. Either each block
+    has nearly as many rows in the lanes, or some blocks have none there.
     """
     height, width = size
 
     def cycles(rows: Sequence[int]) -> int:
-        """Return the cycles of the busier unit."""
+        """Return the cycles that the busier unit needs, if the lanes make so many `rows` of each
+        block.
+        """
         array, lanes = hidden, 0
         for upper in rows:
             lower = (height - upper) * width
@@ -303,7 +310,7 @@ def rows_in_lanes(
             ]
     whole = vectors * blocks // (height * width)
     for count in (whole, whole + 1):
-        # Among few blocks, the last block on the array would have no work of the lanes beside it.
+        # With few blocks, the lanes would have no work while the array does its last block.
         if 0 < count <= blocks - 2 and blocks >= FEW:
             choices.append(_spread(blocks, count, 0, height))
     return min(choices, key=cycles)
@@ -321,14 +328,14 @@ def _spread(blocks: int, count: int, few: int, many: int) -> list[int]:
 
 @lru_cache(maxsize=4096)
 def _blocks(channels: Channels) -> list[range]:
-    """Return the channels of each block."""
+    """Return for each block of a layout the range of its channels."""
     edges = np.flatnonzero(np.diff(channels.slots // channels.block)) + 1
     return [range(low, high) for low, high in pairwise((0, *edges.tolist(), channels.count))]
 
 
 @lru_cache(maxsize=4096)
 def _part(node: DepthwiseConvolution, channels: range) -> DepthwiseConvolution:
-    """Cut `node` down to some of its channels."""
+    """Return the depthwise convolution `node` for some of its channels only."""
     some = slice(channels.start, channels.stop)
     output = node.output
 
@@ -383,7 +390,10 @@ def _lanes_step(
 
 @lru_cache(maxsize=4096)
 def _tap_lines(node: DepthwiseConvolution, channels: Channels) -> tuple[bytes, NDArray[np.int8]]:
-    """Return a line for each tap of each block of channels, once as bytes and once as an array."""
+    """Return the weights as buffer lines, once as bytes and once as an array.
+
+    There is a line for each tap of each block of channels.
+    """
     taps: NDArray[np.int8] = node.weights.reshape(-1, channels.count)
     content = np.zeros((len(taps), channels.blocks * channels.block), np.int8)
     content[:, channels.slots] = taps

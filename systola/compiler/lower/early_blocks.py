@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convolutions that begin with the blocks of their source that are written first.
 
-A Convolve waits for the youngest instruction of the activation unit that writes its source. It
-follows this instruction line by line. It also follows the instructions just before, as long as each
-begins where its predecessor has ended. It waits until all older ones are complete, though it needs
-other lines first. So if the last blocks of the source come out of order, the first tiles along K
-get a Convolve of their own.
+A Convolve waits for the youngest instruction of the activation unit that writes its source. The
+Convolve follows this instruction line by line. It also follows the instructions just before, as
+long as each begins where its predecessor has ended. But it waits until all older instructions are
+complete, though it needs other lines first. So if the last blocks of the source come out of order,
+the first tiles along K get a Convolve of their own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from systola.compiler.lower.step import MapStep, Step
 
 @dataclass(frozen=True)
 class _Piece:
-    """The lines of the source that a step writes; `blocks` is empty if it writes none of them."""
+    """A step's lines and blocks of a convolution's source; `blocks` is empty if it writes no such
+    line.
+    """
 
     first: int
     end: int
@@ -30,7 +32,7 @@ class _Piece:
 
 
 def begin_early(steps: Sequence[Step], depth: int) -> Step:
-    """Return the last step, or in place of it a convolution that begins earlier, if it can.
+    """Return the last of the `steps`; if possible, a convolution becomes one that begins earlier.
 
     `depth` is the largest number of instructions that wait for the activation unit.
     """
@@ -47,9 +49,9 @@ def begin_early(steps: Sequence[Step], depth: int) -> Step:
 def _early(pieces: Sequence[_Piece], blocks: int) -> int:
     """Return the number of first blocks of the source that an early Convolve can take.
 
-    They are complete before the instructions for which a Convolve of all blocks waits. `pieces` has
-    the lines that were written last, the youngest first. The result is 0 if an early Convolve would
-    not help.
+    These blocks are complete before the instructions for which a Convolve of all blocks waits.
+    `pieces` has the lines that were written last, the youngest first. The result is 0 if an early
+    Convolve would not help.
     """
     if not pieces:
         return 0
@@ -63,7 +65,7 @@ def _early(pieces: Sequence[_Piece], blocks: int) -> int:
 
 
 def _pieces(steps: Sequence[Step], source: FeatureMap, depth: int) -> Iterator[_Piece]:
-    """Yield the lines that each step writes, the youngest step first.
+    """Yield the lines of `source` that each step writes, the youngest step first.
 
     The first piece is of the last step that writes `source`. At most `depth` pieces are yielded.
     """
@@ -80,7 +82,7 @@ def _pieces(steps: Sequence[Step], source: FeatureMap, depth: int) -> Iterator[_
 
 
 def _piece(step: Step, source: FeatureMap) -> _Piece:
-    """Return the lines of `source` that `step` writes."""
+    """Return the lines and blocks of `source` that `step` writes."""
     if source.lines not in step.writes:
         return _Piece(0, 0, range(0))
     target = _target(step, source.lines)
@@ -92,7 +94,7 @@ def _piece(step: Step, source: FeatureMap) -> _Piece:
 
 
 def _target(step: Step, lines: Lines) -> FeatureMap | None:
-    """Return the map that `step` makes in `lines`, or None."""
+    """Return the map that `step` makes in `lines`; None if it makes no such map."""
     if isinstance(step, ResultsStep):
         step = step.sums.convolution
     if isinstance(step, MapStep) and step.target.lines is lines:

@@ -26,12 +26,12 @@ from systola.compiler.ring import Ring
 from systola.compiler.schedule import MAX_HOST_BYTES, MAX_WEIGHT_TILES
 
 AHEAD = 4
-"""Number of Read_Weights that are issued ahead of the tiles in use."""
+"""Number of Read_Weights that are issued ahead of the Read_Weights with the tiles in use."""
 
 
 @dataclass(frozen=True)
 class _Use:
-    """A mark in the body of a program: the next instruction takes tiles of weights.
+    """A mark in the body of a program: the next instruction takes certain tiles of weights.
 
     The tiles are `first` to `first` + `count` - 1 of weight memory.
     """
@@ -55,11 +55,11 @@ _WINDOW_WORDS: Mapping[str, str] = {
     "out_height": "rows of its result",
     "out_width": "columns of its result",
 }
-"""Name that error messages give to each operand of Set_Config_Window, in terms of the network."""
+"""Names of the operands of Set_Config_Window in error messages, in terms of the network."""
 
 
 def table_count(content: bytes) -> int:
-    """Return the number of the machine's tables that hold `content`."""
+    """Return how many of the machine's tables are needed to hold `content`."""
     return len(content) // TABLE_BYTES
 
 
@@ -95,8 +95,8 @@ class Emitter:
         """Begin a program for a machine of `config`.
 
         `places` has the number of the first buffer line of each Lines. Rings in `moves_back` go
-        back to their first places in this program, see keeping. Data and program begin at
-        byte `host_offset` of the host window. `entries` and `tables` are all parameter entries and
+        back to their first places in this program, see keeping. Data and program begin at byte
+        `host_offset` of the host window. `entries` and `tables` are all parameter entries and
         tables that the program uses.
         """
         self.config = config
@@ -118,15 +118,15 @@ class Emitter:
         self._table_ring = Ring(0, config.tables)
         self._entry_places: dict[bytes, int] = {}
         self._recent_entries: dict[tuple[int, int], int] = {}
-        """Places of entries that are loaded before each use and not overwritten yet.
+        """Places of parameter entries that are loaded before each use and not overwritten yet.
 
-        The key is their offset in the host window and their number.
+        The key is the entries' offset in the host window and the number of entries.
         """
         self._table_places: dict[bytes, int] = {}
         self._sums: dict[Hashable, range] = {}
         """Accumulator rows of sums that wait to become results, by the step that made them."""
         self._constants: set[Lines] = set()
-        """Constants that have been loaded."""
+        """Constant lines that have been loaded."""
         self._window: dict[str, int] | None = None
         self._scale: dict[str, int] | None = None
         self._registers = list(range(REGISTERS - 1, 0, -1))
@@ -138,14 +138,13 @@ class Emitter:
         self._body.append(self._encoded(opcode, **operands))
 
     def tag(self, number: int, unit: Unit) -> None:
-        """Emit a mark for the trace, recorded when `unit` has completed all instructions before it.
-
-        The mark ends a layer.
+        """Emit the tag that ends a layer, recorded when `unit` has completed all instructions
+        before it.
         """
         self.emit(Opcode.DEBUG_TAG, tag=number, wait=unit)
 
     def line(self, lines: Lines, offset: int = 0) -> int:
-        """Return the number in the buffer of line `offset` of `lines`."""
+        """Return the number in the unified buffer of line `offset` of `lines`."""
         return self._places[lines] + offset
 
     def take_register(self) -> int:
@@ -155,7 +154,8 @@ class Emitter:
         return self._registers.pop()
 
     def count_samples(self, sizes: Mapping[HostMatrix, int]) -> Mapping[int, int]:
-        """Return an index register for each size, with which matrices go to their next part.
+        """Return an index register for each size of a part, for the way from part to part of
+        matrices.
 
         A part of a matrix is for a sample or a batch. `sizes` has for each matrix the bytes of a
         part. Matrices with parts of one size share a register. From now on sample_register finds
@@ -175,8 +175,8 @@ class Emitter:
     def count_places(self, widths: Iterable[int], first: int) -> None:
         """Take an index register for each of the `widths`, with the place of a sample in its batch.
 
-        A register counts this place in rows of `width` pixels. All these registers begin with the
-        place of sample `first`.
+        A register counts the place in pixels: `width` pixels for each sample before. All these
+        registers begin with the place of sample `first`.
         """
         for width in widths:
             register = self._sample_places[width] = self.take_register()
@@ -185,7 +185,7 @@ class Emitter:
     def sample_place(self, width: int) -> int:
         """Return the index register with a sample's place in its batch, counted in pixels.
 
-        It is the register for rows of `width` pixels.
+        The register is for maps with rows of `width` pixels.
         """
         return self._sample_places[width]
 
@@ -200,11 +200,11 @@ class Emitter:
             self.emit(Opcode.SET_REGISTER, register=register)
 
     def free_register(self, register: int) -> None:
-        """Give an index register back."""
+        """Give an index register back, so that it can be taken again."""
         self._registers.append(register)
 
     def loop(self, count: int, register: int = 0) -> None:
-        """Open a loop; its count is `count` plus the index register `register`."""
+        """Open a loop of as many turns as `count` plus the value of index register `register`."""
         self._open_loops += 1
         self.emit(Opcode.LOOP, count=count, count_register=register)
         self._forget()
@@ -218,8 +218,8 @@ class Emitter:
     def _forget(self) -> None:
         """Forget the settings that the program has made so far.
 
-        At the start and end of a loop, the instruction that runs before the next one is not always
-        the instruction that was emitted last.
+        They are not known at the start and end of a loop: the instruction that runs before the next
+        one is not always the instruction that was emitted last.
         """
         self._window = self._scale = None
         self._recent_entries = {}
@@ -231,11 +231,11 @@ class Emitter:
         *,
         pitch: int | None = None,
     ) -> None:
-        """Set the window over `source`.
+        """Emit the Set_Config_Window for a window over `source`, unless it is set already.
 
         The rows of `source` are `pitch` lines apart, or by default as many lines as its width.
         """
-        # A single window along a side has no stride, even if the model has one there.
+        # A single window along a side needs no stride, even if the model has a stride there.
         stride_y, stride_x = (
             stride if out > 1 else 1 for stride, out in zip(window.stride, window.out, strict=True)
         )
@@ -260,7 +260,10 @@ class Emitter:
             self._window = operands
 
     def scale(self, **operands: int) -> None:
-        """Set the scales of Vector; operands that are left out have their defaults."""
+        """Emit the Set_Config_Scale for Vector, unless it is set already.
+
+        Operands that are left out have their defaults.
+        """
         if operands != self._scale:
             self.emit(Opcode.SET_CONFIG_SCALE, **operands)
             self._scale = operands
@@ -268,8 +271,8 @@ class Emitter:
     def store_weights(self, packed: NDArray[np.uint8]) -> int:
         """Put tiles into weight memory, and return the number of the first tile.
 
-        The last axis of `packed` has the bytes of a tile. The same tiles are stored only once.
-        Raises CompileError if the weights are too many.
+        The last axis of `packed` has the bytes of a tile. Equal arrays of tiles are stored only
+        once. Raises CompileError if the weights are too many.
         """
         key = hashlib.sha256(packed.tobytes()).digest()
         first = self._tile_places.setdefault(key, self._tiles)
@@ -282,7 +285,7 @@ class Emitter:
         return first
 
     def use_weights(self, first: int, count: int) -> None:
-        """Note that the next instruction takes `count` tiles from tile `first` on."""
+        """Note that the next instruction takes `count` weight tiles from tile `first` on."""
         self._body.append(_Use(first, count))
 
     def accumulators(self, rows: int) -> int:
@@ -295,15 +298,16 @@ class Emitter:
         return first
 
     def make_room(self, rows: int) -> None:
-        """Begin where that many accumulator rows follow, unless sums are held.
+        """Continue the ring of accumulator rows where `rows` rows follow one another.
 
-        With the end of the memory between them, held sums would leave no room for others.
+        The end of the memory would separate sums that are to be held, and leave no room for others.
+        If sums are held already, the method does nothing.
         """
         if not self._sums:
             self._accumulators.skip_to(rows)
 
     def hold_sums(self, step: Hashable, rows: range) -> None:
-        """Note that these accumulator rows hold the sums of `step`, which are still needed."""
+        """Note that the accumulator rows `rows` hold the sums of `step`, which are still needed."""
         self._sums[step] = rows
 
     def held_sums(self, step: Hashable) -> int:
@@ -311,7 +315,7 @@ class Emitter:
         return self._sums.pop(step).start
 
     def parameters(self, entries: Entries, first: int = 0, count: int | None = None) -> int:
-        """Return the place of parameter entries in the machine, as an operand.
+        """Return the place of parameter entries in the machine, as an instruction's operand.
 
         The entries are `first` to `first` + `count` - 1 of `entries`. If they are not in the
         machine, the method emits an instruction that loads them. Raises CompileError if the machine
@@ -345,7 +349,7 @@ class Emitter:
         return self._entry_places[entries.content] + first
 
     def table(self, content: bytes) -> int:
-        """Return the number of the machine's first table with this content.
+        """Return the number of the first of the machine's tables with the content `content`.
 
         A curve takes several tables. If they are not in the machine, the method emits instructions
         that load them. Raises CompileError if the machine has too few tables.
@@ -364,7 +368,8 @@ class Emitter:
         return self._table_places[content]
 
     def constants(self, lines: Lines, *, once: bool) -> None:
-        """Emit the load of constant lines. The lines must have a content.
+        """Emit an instruction that loads constant lines into the buffer; the lines must have a
+        content.
 
         With `once`, the program loads the lines a single time: before the first use, or before the
         body if this use is in a loop. Without `once`, each call emits a load.
@@ -401,7 +406,7 @@ class Emitter:
             raise CompileError(f"too large for one instruction: {reason}") from None
 
     def _store(self, content: bytes) -> int:
-        """Return the offset in the host window of `content`, which is stored only once."""
+        """Store `content` once in the host window, and return its offset in bytes."""
         if content not in self._stored:
             unit = max(TABLE_BYTES, self.config.host_bus_bytes)
             self._data.extend(bytes(-len(self._data) % unit))
@@ -429,7 +434,9 @@ class Emitter:
         return Image(program, host, start, weights)
 
     def _with_weight_reads(self) -> list[bytes]:
-        """Return the body, with Read_Weights before the instructions that need their tiles."""
+        """Return the program's body, with Read_Weights before the instructions that need their
+        tiles.
+        """
         result: list[bytes] = []
         straight: list[bytes | _Use] = []
         for item in self._body:
@@ -440,7 +447,7 @@ class Emitter:
         return result + self._straight_with_reads(straight)
 
     def _straight_with_reads(self, items: list[bytes | _Use]) -> list[bytes]:
-        """Return instructions of a piece without loops, with their Read_Weights.
+        """Return the instructions of a piece without loops, with their Read_Weights.
 
         A single Read_Weights fetches tiles that follow one another in memory. It is issued before
         earlier tiles are used, so that the weight port never waits.

@@ -17,7 +17,7 @@ from systola.compiler.operations import Requantisation
 
 @dataclass(frozen=True)
 class Entries:
-    """Parameter entries, one after another in memory."""
+    """Some parameter entries, one after another in memory."""
 
     content: bytes
     """Bytes of the entries, in the order in which Load_Parameters reads them."""
@@ -25,7 +25,7 @@ class Entries:
 
 
 def common_entry(config: Config, output: Requantisation) -> Entries:
-    """Return one entry with the same values for all channels."""
+    """Return one parameter entry with the same values for all channels."""
     lanes = np.zeros(config.cols, np.int64)
     shift = output.shift + lanes
     left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
@@ -34,9 +34,10 @@ def common_entry(config: Config, output: Requantisation) -> Entries:
 
 @lru_cache(maxsize=4096)
 def channel_entries(config: Config, output: Requantisation, channels: Channels) -> Entries:
-    """Return an entry for each block of channels; bytes without a channel have multiplier 0.
+    """Return a parameter entry for each block of channels; columns without a channel have
+    multiplier 0.
 
-    Results are kept: each band of an operation, and each attempt to fit a network, asks for the
+    Results are cached: each band of an operation, and each attempt to fit a network, asks for the
     same entries.
     """
     slots, block = channels.slots, channels.block
@@ -50,7 +51,9 @@ def channel_entries(config: Config, output: Requantisation, channels: Channels) 
 
 
 def masked_entry(config: Config, output: Requantisation, columns: range) -> Entries:
-    """Return an entry for `columns` only; the results of all other columns are the zero point."""
+    """Return a parameter entry for `columns` only; all other columns get the zero point as
+    result.
+    """
     lanes = np.zeros(config.cols, np.int64)
     lanes[columns.start : columns.stop] = 1
     shift = output.shift + 0 * lanes
@@ -59,10 +62,10 @@ def masked_entry(config: Config, output: Requantisation, columns: range) -> Entr
 
 
 def division_entry(config: Config, bits: int) -> Entries:
-    """Return one entry that divides by 2^bits, half away from zero, with DOUBLE rounding.
+    """Return one parameter entry that divides by 2^bits, half away from zero, with DOUBLE rounding.
 
-    This is gemmlowp's RoundingDivideByPOT. The shift to the left by one and the multiplier of a
-    half cancel out before the shift to the right rounds.
+    The division is gemmlowp's RoundingDivideByPOT. The shift to the left by one and the multiplier
+    of a half cancel out before the shift to the right rounds.
     """
     lanes = np.zeros(config.cols, np.int64)
     return _pack(config, lanes, lanes + (1 << 30), lanes + 1, lanes + bits)
@@ -80,7 +83,7 @@ def _pack(
     left: NDArray[np.int64],
     right: NDArray[np.int64],
 ) -> Entries:
-    """Return entries made of values for whole entries, `config.cols` values for each entry."""
+    """Return the entries made of arrays that have `config.cols` values for each entry."""
     count = len(bias) // config.cols
     planes = np.zeros((len(bias), PARAMETER_PLANES), np.uint8)
     planes[:, 0:4] = bias.astype("<i4").view(np.uint8).reshape(-1, 4)
@@ -94,10 +97,10 @@ def _pack(
 def window_tiles(
     config: Config, weights: NDArray[np.int8], source: Channels, target: Channels
 ) -> NDArray[np.uint8]:
-    """Return tiles in the order of Convolve: blocks of the target x tiles of each x bytes of a
-    tile.
+    """Return weight tiles in the order of Convolve, as an array of blocks x tiles x bytes.
 
-    `weights` is kernel height x kernel width x channels of the source x channels of the target.
+    There are all tiles for each block of the target's channels. `weights` is kernel height x kernel
+    width x channels of the source x channels of the target.
     """
     height, width = weights.shape[:2]
     k_block, n_block = source.block, target.block

@@ -14,9 +14,9 @@ from systola.compiler.lower.channels import Channels
 
 @dataclass(eq=False)
 class Lines:
-    """Consecutive lines of the buffer, which get their place later.
+    """Consecutive lines of the buffer, to which the compiler gives a place later.
 
-    Two objects are never the same lines.
+    Two different objects are always different lines.
     """
 
     name: str
@@ -27,9 +27,9 @@ class Lines:
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureMap:
-    """A map in the buffer, or a part of one.
+    """A feature map in the unified buffer, or a part of such a map.
 
-    Block b of pixel p is line `offset` + b * `plane` + p of `lines`.
+    Pixel p of block b of the channels is line `offset` + b * `plane` + p of `lines`.
     """
 
     lines: Lines
@@ -53,22 +53,22 @@ class FeatureMap:
         return self.height * self.width
 
     def grid(self, height: int, width: int) -> FeatureMap:
-        """Return a map of the same pixels with another height and width."""
+        """Return the same pixels in the same lines as a map of another height and width."""
         assert height * width == self.pixels and not self.packed
         return replace(self, height=height, width=width)
 
     def part(self, start: int, pixels: int) -> FeatureMap:
-        """Return a map of one row of `pixels` pixels, from pixel `start` on."""
+        """Return `pixels` pixels of the map, from pixel `start` on, as a map of one row."""
         assert start + pixels <= self.pixels and not self.packed
         return replace(self, offset=self.offset + start, height=1, width=pixels)
 
     def band(self, first: int, count: int) -> FeatureMap:
-        """Return a map of `count` rows of pixels, from row `first` on."""
+        """Return `count` rows of pixels, from row `first` on, as a map."""
         assert first + count <= self.height and not self.packed
         return replace(self, offset=self.offset + first * self.width, height=count)
 
     def cut(self, start: int, count: int) -> FeatureMap:
-        """Return a map of `count` channels from channel `start` on.
+        """Return `count` channels of the map, from channel `start` on, as a map.
 
         Raises CompileError if these channels are not whole blocks.
         """
@@ -76,18 +76,18 @@ class FeatureMap:
         return replace(self, offset=self.offset + block * self.plane, channels=channels)
 
     def one_block(self, number: int) -> FeatureMap:
-        """Return a map of the channels of block `number`."""
+        """Return the channels of block `number` as a map."""
         slots = self.channels.slots // self.channels.block
         here = np.flatnonzero(slots == number)
         return self.cut(int(here[0]), len(here))
 
     def block(self, number: int) -> int:
-        """Return the offset of block `number` of the channels in the lines."""
+        """Return the number of the first line, among `lines`, of block `number` of the channels."""
         return self.offset + number * self.plane
 
 
 def new_map(name: str, height: int, width: int, channels: Channels) -> FeatureMap:
-    """Return a map with lines of its own."""
+    """Return a new map in the buffer with lines of its own."""
     pixels = height * width
     return FeatureMap(
         lines=Lines(name, pixels * channels.blocks),
@@ -101,9 +101,9 @@ def new_map(name: str, height: int, width: int, channels: Channels) -> FeatureMa
 def runs(*maps: FeatureMap) -> list[tuple[tuple[int, ...], int, int]]:
     """Return runs of consecutive lines that cover several maps of equal pixels and channels.
 
-    A run has the offsets of its first line, one for each map, its number of blocks and its number
-    of lines. Blocks that do not follow one another make a run each. Raises CompileError if the maps
-    differ.
+    A run has three items: the offset of its first line in each map, its number of blocks, and its
+    number of lines. Blocks that do not follow one another make a run each. Raises CompileError if
+    the maps differ.
     """
     first = maps[0]
     blocks = first.channels.blocks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The copy of one sample's values into a batch."""
+"""The copy of one sample's values into a map for a whole batch of samples."""
 
 from __future__ import annotations
 

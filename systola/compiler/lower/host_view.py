@@ -17,13 +17,14 @@ from systola.compiler.lower.step import Step
 
 @dataclass(frozen=True, kw_only=True)
 class HostView:
-    """A map in host memory, or a part of one.
+    """A feature map in host memory, or a part of such a map.
 
-    Block b of pixel p is block `block` + b of row `row` + p of `matrix`.
+    Pixel p of block b of the channels is block `block` + b of row `row` + p of `matrix`.
     """
 
     matrix: HostMatrix
-    """Matrix in host memory: a row for each pixel, or with packed channels for each row of pixels.
+    """Matrix in host memory: a row for each pixel, or with packed channels for each row of
+    pixels.
     """
     row: int = 0
     block: int = 0
@@ -45,7 +46,7 @@ class HostView:
         return self.height if self.packed else self.pixels
 
     def grid(self, height: int, width: int) -> HostView:
-        """Return a view of the same pixels with another height and width.
+        """Return the same pixels of the matrix as a view of another height and width.
 
         Raises CompileError if channels are packed.
         """
@@ -54,11 +55,11 @@ class HostView:
         return replace(self, height=height, width=width)
 
     def part(self, start: int, pixels: int) -> HostView:
-        """Return a view of one row of `pixels` pixels, from pixel `start` on."""
+        """Return `pixels` pixels of the view, from pixel `start` on, as a view of one row."""
         return replace(self, row=self.row + start, height=1, width=pixels)
 
     def cut(self, start: int, count: int) -> HostView:
-        """Return a view of `count` channels from channel `start` on.
+        """Return `count` channels of the view, from channel `start` on, as a view.
 
         Raises CompileError if these channels are not whole blocks.
         """
@@ -66,12 +67,12 @@ class HostView:
         return replace(self, block=self.block + block, channels=channels)
 
     def band(self, first: int, count: int) -> HostView:
-        """Return a view of `count` rows of pixels, from row `first` on."""
+        """Return `count` rows of pixels, from row `first` on, as a view."""
         start = first if self.packed else first * self.width
         return replace(self, row=self.row + start, height=count)
 
     def whole_map(self, name: str) -> FeatureMap:
-        """Return a map in the buffer, with lines of its own, that has room for all of this view."""
+        """Return a new map in the buffer that has room for all of this view."""
         if self.packed:
             pitch = -(-self.width * self.channels.count // self.channels.block)
             lines, plane = Lines(name, self.height * pitch), 0
@@ -156,17 +157,17 @@ class StoreStep(Step):
 
 
 def _block_groups(blocks: int, together: bool) -> list[tuple[int, int]]:
-    """Return the first block and the number of blocks for each instruction.
+    """Return the first block and the number of blocks for each instruction that moves a map.
 
-    With `together` one instruction takes all blocks, else each block has an instruction.
+    With `together` one instruction moves all blocks, else each block has its own instruction.
     """
     return [(0, blocks)] if together else [(block, 1) for block in range(blocks)]
 
 
 def input_view(config: Config, source: FeatureMap, offset: int, times: int) -> HostView:
-    """Return the view of host memory for an input that is read into the map `source`.
+    """Return the place in host memory of an input that is read into the map `source`.
 
-    It has room for `times` such maps.
+    The place has room for `times` such maps.
     """
     if source.packed:
         rows, columns = source.height, source.width * source.channels.count
@@ -183,9 +184,9 @@ def input_view(config: Config, source: FeatureMap, offset: int, times: int) -> H
 
 
 def output_view(config: Config, source: FeatureMap, offset: int, times: int) -> HostView:
-    """Return the view of host memory for an output with the layout of the map `source`.
+    """Return the place in host memory of an output with the layout of the map `source`.
 
-    It has room for `times` such maps.
+    The place has room for `times` such maps.
     """
     matrix = HostMatrix(
         offset=offset,
@@ -198,7 +199,7 @@ def output_view(config: Config, source: FeatureMap, offset: int, times: int) -> 
 
 
 def spill_view(config: Config, source: FeatureMap, offset: int) -> HostView:
-    """Return the view of host memory for a spilled map with the layout of `source`."""
+    """Return the place in host memory of a value that is spilled from the map `source`."""
     pitch = max(config.input_pitch, config.output_pitch)
     matrix = HostMatrix(
         offset=offset,

@@ -12,7 +12,7 @@ from systola.compiler.operations import Concatenation, Node, Value
 
 
 def joining(nodes: Sequence[Node], values: Collection[Value]) -> dict[Value, Concatenation]:
-    """Return the concatenation that joins each of `values` to others, for values that have one.
+    """Return for each of `values` the concatenation that joins it to others, if there is one.
 
     Concatenations along the channels are left out, as their parts are copied. The gain without this
     copy (2.3 % of the original's CNN1, by the timing model) has not been measured.
@@ -24,7 +24,7 @@ def joining(nodes: Sequence[Node], values: Collection[Value]) -> dict[Value, Con
 def places(
     node: Concatenation, target: FeatureMap | HostView, rows: BatchRows
 ) -> Iterator[tuple[Value, FeatureMap | HostView]]:
-    """Yield each part of `node`, and its place in `target`.
+    """Yield each part of the concatenation `node`, and the part's place in the result `target`.
 
     Raises CompileError if the channels of a part are not whole blocks.
     """

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variables that stay in the unified buffer from one program to the next.
 
-Most are copied: after the last operation that needs the old value, the new one takes its place. The
-copy does not come between a convolution and the depthwise convolution or pooling after it, as these
-two are interleaved.
+Most variables are copied: after the last operation that needs the old value, the new value takes
+its place. The copy does not come between a convolution and the depthwise convolution or pooling
+after it, as these two are interleaved.
 
-A ring has the last rows of a map: the program joins the old rows and new ones, and keeps the last
-of these. Nothing of it is copied. The map moves on by the new rows from one program to the next:
-the new rows of a block of channels take the lines of the oldest rows of the block after it. So
-PHASES programs run in turn, which differ in the places of rings. Each ring moves back to its first
-place in one of these programs. Different rings do so in different programs, as no sample should
-take much longer than others.
+A ring is a variable with the last rows of a map: the program joins the old rows and new rows, and
+keeps the last of all these. Nothing of a ring is copied. Instead, the map moves on by the new rows
+from one program to the next: the new rows of a block of channels take the lines of the oldest rows
+of the block after it. So PHASES programs run in turn, which differ in the places of rings. Each
+ring moves back to its first place in one of these programs. Different rings do so in different
+programs, as no sample should take much longer than others.
 """
 
 from __future__ import annotations
@@ -44,15 +44,19 @@ PHASES = 8
 
 @dataclass(frozen=True)
 class Ring:
-    """A variable with the last rows of a map."""
+    """A variable with the last rows of a map, which move on in the buffer instead of being
+    copied.
+    """
 
     kept: Kept
     joining: Concatenation
-    """Operation that joins the old rows, its first part, and the new ones."""
+    """Operation that joins the old rows, its first part, and the new rows."""
 
     @property
     def step(self) -> int:
-        """Lines that the map moves on from one program to the next: the pixels of the new rows."""
+        """Number of lines by which the map moves on from one program to the next: the new rows'
+        pixels.
+        """
         return self.joining.result.pixels - self.kept.before.pixels
 
 
@@ -80,7 +84,7 @@ def rings(operations: Operations) -> dict[Value, Ring]:
 
 
 def _origin(value: Value, made: Mapping[Value, Node]) -> Node | None:
-    """Return the operation that made a value, changes of shape left out."""
+    """Return the operation that made a value before any changes of shape; None for an input."""
     node = made.get(value)
     while isinstance(node, Reshape) and node.source.channels == node.result.channels:
         node = made.get(node.source)
@@ -88,7 +92,7 @@ def _origin(value: Value, made: Mapping[Value, Node]) -> Node | None:
 
 
 def _is_tail(node: Slice) -> bool:
-    """Return whether an operation takes the last pixels of its source."""
+    """Return whether a Slice takes the last pixels of its source."""
     size = node.source.shape[node.axis]
     return (
         node.axis < len(node.source.shape) - 1 and node.start + node.result.shape[node.axis] == size
@@ -97,7 +101,7 @@ def _is_tail(node: Slice) -> bool:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RingStep(Step):
-    """A step that moves a ring back to its first place; most programs leave it out."""
+    """A step that moves a ring's map back to its first place, in one of PHASES programs."""
 
     place: FeatureMap
     """Map in the buffer of all rows of the ring: the old rows, and then the new rows."""
@@ -124,7 +128,7 @@ class RingStep(Step):
         count = self.place.plane * self.place.channels.blocks - self.step
         parameter = emitter.parameters(self.output_entries)
         emitter.scale()
-        # The lines that are written must not overlap those that are read.
+        # A Vector must not write lines that it reads, so each copies at most `back` lines.
         for done in range(0, count, back):
             emitter.emit(
                 Opcode.VECTOR,
@@ -138,7 +142,7 @@ class RingStep(Step):
 
 
 def ring_step(config: Config, ring: Ring, place: FeatureMap) -> RingStep:
-    """Return the step that moves `ring`, in the map `place`, back to its first place."""
+    """Return the step that moves the map `place` of `ring` back to its first place."""
     return RingStep(
         operator=ring.joining.operator,
         place=place,
@@ -148,7 +152,9 @@ def ring_step(config: Config, ring: Ring, place: FeatureMap) -> RingStep:
 
 
 def ring_map(ring: Ring, place: FeatureMap) -> FeatureMap:
-    """Return a map like `place` for all rows of a ring, with lines for it in all phases."""
+    """Return a map like `place`, of all rows of a ring, with enough lines for all PHASES
+    programs.
+    """
     lines = Lines(place.lines.name, place.lines.count + (PHASES - 1) * ring.step)
     return FeatureMap(
         lines=lines,
@@ -160,10 +166,10 @@ def ring_map(ring: Ring, place: FeatureMap) -> FeatureMap:
 
 
 def turns_of(operations: Operations) -> Mapping[int, Sequence[Kept]]:
-    """Return the variables to overwrite after each operation, by the operation's number.
+    """Return for the number of each operation the variables that get their next value after it.
 
-    The number after the last one stands for the end of the program. A variable that keeps its value
-    is left out. Raises CompileError for variables that exchange their values.
+    The number after the last operation stands for the end of the program. A variable that keeps its
+    value is left out. Raises CompileError for variables that exchange their values.
     """
     nodes, count = operations.nodes, len(operations.nodes)
     made = {node.result: number for number, node in enumerate(nodes)}
@@ -176,7 +182,7 @@ def turns_of(operations: Operations) -> Mapping[int, Sequence[Kept]]:
     turns: dict[int, list[Kept]] = {}
     at: dict[Kept, int] = {}
     while waiting:
-        # Another variable that takes this one's old value comes first.
+        # A variable is overwritten only after each other variable that takes its old value.
         free = [
             each
             for each in waiting
@@ -202,14 +208,17 @@ def turns_of(operations: Operations) -> Mapping[int, Sequence[Kept]]:
 
 
 def _first_use(operations: Operations, value: Value) -> list[int]:
-    """Return the number of the first operation that takes an input; it is in the buffer then."""
+    """Return a list with the number of the first operation that takes the input `value`.
+
+    The input is in the buffer from then on. The list is empty if `value` is no input from the host.
+    """
     if value not in operations.from_host:
         return []
     return [next(n for n, node in enumerate(operations.nodes) if value in node.sources)]
 
 
 def _sharing(operations: Operations, value: Value, ring: Ring | None) -> set[Value]:
-    """Return the values that may lie in the lines of a variable with the old value `value`."""
+    """Return the values that share the buffer lines of a variable with the old value `value`."""
     found = {value, ring.joining.result} if ring else {value}
     for node in operations.nodes:
         if isinstance(node, Reshape | Slice) and not found.isdisjoint(node.sources):

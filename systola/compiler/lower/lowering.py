@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way from neutral operations to steps on feature maps in the buffer of one machine."""
+"""The lowering of neutral operations to steps on feature maps in the buffer of one machine."""
 
 from __future__ import annotations
 
@@ -70,8 +70,7 @@ from systola.compiler.operations import (
 )
 
 INPUTS_AHEAD = 2
-"""Number of operations with their inputs in the buffer when an operation begins, itself included.
-"""
+"""Number of operations with loaded inputs when an operation begins, itself included."""
 
 
 class Lowering:
@@ -115,7 +114,7 @@ class Lowering:
         self._layouts = channel_layouts(operations, min(config.rows, config.cols))
         self._homes: dict[Value, Home] = {}
         self._joined: dict[Value, Concatenation] = {}
-        """For each value with a concatenation as its only user: this concatenation.
+        """Concatenation that is the only user of a value, for each value that has such a user.
 
         The value may be made directly at its place in the concatenation's result.
         """
@@ -125,14 +124,15 @@ class Lowering:
         A place is chosen when the first part of the result is made.
         """
         self.host_end = 0
-        """Bytes of host memory for inputs, outputs and spilled values."""
+        """Number of bytes of host memory for inputs, outputs and spilled values."""
         self.steps: list[Step] = []
-        """Steps of all parts."""
+        """Steps of all parts of the program."""
         self.values: dict[Lines, Value] = {}
-        """Value in each Lines object that has a whole value, which could be in host memory instead.
+        """Value in each Lines object that holds a whole value, which could be in host memory
+        instead.
         """
         self.bands: dict[Lines, tuple[Value, int]] = {}
-        """Value and number of rows for each Lines object with a band of a value.
+        """Value and its number of rows for each Lines object that holds a band of the value.
 
         The value can be cut into as many bands as it has rows.
         """
@@ -140,7 +140,9 @@ class Lowering:
         """Size in bytes of each spilled value."""
         self._gathered: dict[Value, FeatureMap] = {}
         self._rows_of: dict[Value, tuple[Value, ...]] = {}
-        """For each value made by concatenation without a copy: the values that are its rows."""
+        """Values that are the rows of a concatenation, for each concatenation made without
+        a copy.
+        """
         self.rings = rings(operations)
         """Variables in the buffer that are rings, by their values before a sample."""
         self.kept = {each.before: self._kept_map(each.before) for each in operations.kept}
@@ -151,7 +153,7 @@ class Lowering:
         if alone := [node for node in operations.nodes if node not in batch.nodes]:
             self.parts.append(self._part(operations, alone, batch))
         self.batch_begins = len(self.steps)
-        """Number of the first step for a batch."""
+        """Number of the first step that works on a whole batch."""
         if batch.nodes:
             self._at_once = batch.size
             self._rows = BatchRows(batch.size, together=windows)
@@ -209,7 +211,7 @@ class Lowering:
         return Part(self._at_once, inputs, outputs, before, layers, self.steps[first:])
 
     def _kept_map(self, value: Value) -> FeatureMap:
-        """Return the place of a variable that stays in the buffer."""
+        """Return the map of a variable that stays in the buffer."""
         ring = self.rings.get(value)
         if ring is None:
             new = new_map(value.name, *value.grid, self._layouts[value])
@@ -235,14 +237,15 @@ class Lowering:
             self._elementwise(copy, [self._homes[each.after]], self.kept[each.before])
 
     def _finish(self, waiting: Waiting) -> None:
-        """Append the last steps of a pooling that has been postponed."""
+        """Append the remaining steps of a pooling that waited for a place between convolutions."""
         for node, steps in waiting.rest():
             self.steps += steps
             self._layers.append((node, steps))
 
     def _first_uses(self, inputs: Sequence[Value], nodes: Sequence[Node]) -> dict[Value, int]:
-        """Return for each input that is not in the buffer yet the number of the first node to take
-        it."""
+        """Return for each input that is not in the buffer yet the number of its first user in
+        `nodes`.
+        """
         uses: dict[Value, int] = {}
         for number, node in enumerate(nodes):
             for source in node.sources:
@@ -251,7 +254,8 @@ class Lowering:
         return uses
 
     def _in_place(self, value: Value, like: FeatureMap) -> FeatureMap | None:
-        """Return the place for `value` in a concatenation, or None if `value` cannot be made there.
+        """Return the place of `value` in a concatenation's result, or None if it cannot be made
+        there.
 
         The concatenation must be the only user of `value`, and the place must suit a map like
         `like`.
@@ -263,12 +267,12 @@ class Lowering:
             self._wholes[node.result] = self._target(node, [])
         place = dict(places(node, self._wholes[node.result], self._rows))[value]
         assert isinstance(place, FeatureMap)
-        # Maps of LSTMs have lines before their first pixel.
+        # A map of an LSTM's hidden states has lines before its first pixel, so it is not `alike`.
         alike = like.plane == like.pixels == place.pixels and like.channels == place.channels
         return place.grid(like.height, like.width) if alike else None
 
     def _gather(self, node: Node, batch: Batch) -> list[Step]:
-        """Return the steps that copy values of one sample into their batch.
+        """Return the steps that copy values of one sample into the maps of their batch.
 
         The steps follow `node`, the last operation on single samples.
         """
@@ -323,7 +327,7 @@ class Lowering:
         return tiles(self._samples, self._at_once)
 
     def _may_spill(self, value: Value, source: FeatureMap) -> None:
-        """Note that a value could be in host memory instead of the buffer.
+        """Note that a value in the buffer could be in host memory instead.
 
         Values of a batch are left out, since a smaller batch also takes less room.
         """
@@ -335,7 +339,7 @@ class Lowering:
         self.host_end = tiles(end, HOST_PAGE_BYTES) * HOST_PAGE_BYTES
 
     def _input_map(self, value: Value, operations: Operations) -> FeatureMap:
-        """Return a map for an input.
+        """Return a new map in the buffer for an input.
 
         The map is packed if all users of the input are convolutions that gain by a packed map.
         """
@@ -362,7 +366,7 @@ class Lowering:
         match node:
             case Reshape():
                 home = homes[0]
-                # The rows of a batch keep their width.
+                # Rows of a batch keep their width, as rows of different samples alternate.
                 if node.result.channels == home.channels.count and not self._rows.apart:
                     home = home.grid(*self._rows.grid(node.result))
                 self._homes[node.result] = home
@@ -383,7 +387,7 @@ class Lowering:
                 self._calculate(node, homes, target)
 
     def _target(self, node: Node, homes: list[Home]) -> Home:
-        """Return a new map for the result of `node`, or its place in host memory."""
+        """Return a new map in the buffer for the result of `node`, or a place in host memory."""
         channels = self._layouts[node.result]
         height, width = self._rows.grid(node.result)
         match node:
@@ -420,7 +424,7 @@ class Lowering:
         return self._attempts.view(node.result, view)
 
     def _beside(self, node: Convolution, source: Home) -> int:
-        """Return the number of pixels of the result to put side by side in a line.
+        """Return how many pixels of a convolution's result are to share a line.
 
         The number is above 1 only for results that leave the buffer without further use on the
         machine.
@@ -479,7 +483,7 @@ class Lowering:
             self._whole(node, homes, target)
 
     def _steps(self, node: Node, sources: list[FeatureMap], target: FeatureMap) -> list[Step]:
-        """Return the steps for `node` on maps in the buffer."""
+        """Return the steps for `node` if its sources and result are all in the buffer."""
         taps, hidden = self._attempts.taps, self._ahead(node)
         return node_steps(self._config, node, sources, target, self._at_once, taps, hidden)
 
@@ -518,7 +522,7 @@ class Lowering:
                 self._elementwise(copy, [home], part)
 
     def _windows(self, node: Windowed, source: Home, target: Home) -> None:
-        """Make the steps for the windows of `node`, some rows of the result at a time."""
+        """Make the steps for an operation on windows, in bands of rows of the result."""
 
         def piece(band: Band) -> tuple[list[Step], list[Step]]:
             loads: list[Step] = []
@@ -535,7 +539,9 @@ class Lowering:
         self._in_bands(node, target.height, piece)
 
     def _elementwise(self, node: Elementwise, homes: list[Home], target: Home) -> None:
-        """Make the steps for `node`, some pixels at a time, or some pairs of int16."""
+        """Make the steps for an element-wise operation, in bands of pixels, or of pairs of pixels
+        of int16.
+        """
         lines = 2 if is_wide(node) else 1
         pixels = target.pixels // lines
         target = target.grid(pixels, lines)
@@ -557,7 +563,7 @@ class Lowering:
         self._in_bands(node, pixels, piece)
 
     def _whole(self, node: Node, homes: list[Home], target: Home) -> None:
-        """Make the steps for a `node` that cannot be cut into bands."""
+        """Make the steps for an operation that cannot be cut into bands."""
         loads: list[Step] = []
         maps = [
             self._loaded(node, home, loads) if isinstance(home, HostView) else home
@@ -625,7 +631,9 @@ class Lowering:
         return source.part(node.start * inner, height * width).grid(height, width)
 
     def _check_whole(self, value: Value, source: Home) -> None:
-        """Raise CompileError if a reshape has changed the channels of the map."""
+        """Raise CompileError if a reshape has changed the pixels or channels of the map in
+        `source`.
+        """
         pixels = source.pixels // self._at_once
         if value.channels != source.channels.count or value.pixels != pixels:
             raise CompileError(

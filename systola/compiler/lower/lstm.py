@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LSTM gate by gate: a loop over the steps in time.
+"""The LSTM gate by gate, as a loop over the steps in time.
 
 The hidden states of all steps lie in one map. A pixel before the map's first one has the state at
 the start. An index register addresses the input x and the hidden state h of a step.
@@ -35,12 +35,14 @@ from systola.compiler.operations import (
 )
 
 GATE_INTEGER_BITS = 3
-"""Integer bits of the argument of a gate's function."""
+"""Number of integer bits of the fixed-point argument of a gate's function."""
 
 
 @dataclass(frozen=True)
 class GateParts:
-    """One gate of an LSTM: weight tiles and parameter entries for x and for h."""
+    """The weight tiles and parameter entries of one gate of an LSTM, for input x and hidden state
+    h.
+    """
 
     function: Function
     input_tiles: NDArray[np.uint8]
@@ -51,46 +53,52 @@ class GateParts:
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """The places of all that an LSTM uses; lists have an item for each gate."""
+    """The places in the machine of everything that an LSTM uses; lists have an item for
+    each gate.
+    """
 
     cell: int
     gates: list[int]
-    """First buffer lines of the gates; `cell` is the first buffer line of the cells."""
+    """First buffer line of each gate; `cell` is the first buffer line of the cells."""
     input_sums: list[int]
     recurrent_sums: int
-    """First accumulator row of the sums for h, which all gates use one after another.
+    """First accumulator row of the sums for the hidden state h; all gates use it one after another.
 
-    `input_sums` are the first accumulator rows of the sums for x.
+    `input_sums` are the first accumulator rows of the sums for the input x.
     """
     input_tiles: list[int]
     recurrent_tiles: list[int]
     state: int
-    """First buffer line of a state of int16, used only by an LSTM that has such a state."""
+    """First buffer line of the hidden state in int16, used only by an LSTM that has such a
+    state.
+    """
     time: int
-    """Index register with the line of the present step."""
+    """Index register that counts the buffer lines before the present step in time."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LstmStep(Step):
-    """A step of the program that does all steps in time of some sequences at once."""
+    """A step of the program for an LSTM: all steps in time of some sequences at once."""
 
     source: FeatureMap
-    """Map of x; the pixels of a step in time lie together, one of each sequence."""
+    """Map of the input x; the pixels of a step in time lie together, one of each sequence."""
     hidden: FeatureMap
     """Map of the hidden states, with as many pixels as the source.
 
-    The pixels for the state at the start lie before it.
+    The pixels with the states at the start lie before the map.
     """
     sequences: int
     start: Lines
     """Constants for the start: for each sequence a line of hidden state, then two lines of a cell.
 
-    The lines of a cell also serve as the start of a state of int16.
+    The lines of a cell also serve as the start of a hidden state of int16.
     """
     gates: tuple[GateParts, GateParts, GateParts, GateParts]
-    """Input, forget, cell and output gate."""
+    """Tiles and entries of the input, forget, cell and output gate."""
     scratch: Lines
-    """Lines for the cells, the gates and a state of int16: two for each block of each sequence."""
+    """Buffer lines for cells, gates and hidden state of int16: two for each block of each
+    sequence.
+    """
     copy_entry: Entries
     forget_entry: Entries
     update_entry: Entries
@@ -100,7 +108,10 @@ class LstmStep(Step):
     limit: int
     has_tanh: bool
     biases: Lines | None
-    """Biases for a state of int16, gate by gate: two lines for each block of each sequence."""
+    """Biases for an LSTM with a hidden state of int16, gate by gate.
+
+    There are two lines, low and high bytes, for each block of each sequence.
+    """
 
     @property
     def reads(self) -> tuple[Lines, ...]:
@@ -128,7 +139,7 @@ class LstmStep(Step):
 
     @property
     def _rows(self) -> int:
-        """Number of vectors of a gate."""
+        """Number of vectors that a gate has in one step in time."""
         return self.hidden.channels.blocks * self.sequences
 
     def emit(self, emitter: Emitter) -> None:
@@ -166,11 +177,12 @@ class LstmStep(Step):
         emitter.free_register(places.time)
 
     def _emit_step(self, emitter: Emitter, places: Places, *, last: bool) -> None:
-        """Emit one step in time, and the products of x for the next one.
+        """Emit one step in time of the LSTM, and the products of the input x for the next step in
+        time.
 
-        The array never waits for the functions. The cells are calculated while the array works on
-        the output gate. The output gate and the hidden state are calculated while it works on the
-        next x.
+        The array never waits for the gates' functions. The cells are calculated while the array
+        works on the output gate. The output gate and the hidden state are calculated while it works
+        on the next x.
         """
         if self.biases is not None:
             emitter.scale()
@@ -206,7 +218,7 @@ class LstmStep(Step):
 
     @property
     def _rounding(self) -> Rounding:
-        """Rounding of sums and divisions."""
+        """Rounding of sums and of divisions in the LSTM."""
         return Rounding.DOUBLE if self.biases is None else Rounding.SINGLE
 
     def _emit_start(self, emitter: Emitter, places: Places) -> None:
@@ -236,8 +248,10 @@ class LstmStep(Step):
                 )
 
     def _emit_inputs(self, emitter: Emitter, places: Places, ahead: int) -> None:
-        """Emit the products of x for all gates; x is `ahead` lines after the line of the present
-        step."""
+        """Emit the products of the input x with the weights of all gates.
+
+        The input is `ahead` lines after the line of the present step.
+        """
         for number, gate in enumerate(self.gates):
             self._emit_product(
                 emitter,
@@ -250,7 +264,9 @@ class LstmStep(Step):
             )
 
     def _emit_recurrent(self, emitter: Emitter, places: Places, number: int) -> None:
-        """Emit the product of one gate's weights and the hidden state of the step before."""
+        """Emit the product of one gate's weights and the hidden state of the step in time
+        before.
+        """
         if self.biases is not None:
             tiles = self.gates[number].recurrent_tiles
             emitter.use_weights(places.recurrent_tiles[number], tiles.shape[0] * tiles.shape[1])
@@ -298,9 +314,10 @@ class LstmStep(Step):
         )
 
     def _emit_function(self, emitter: Emitter, places: Places, number: int) -> None:
-        """Emit the function of a gate, of the sum of its products with x and with h.
+        """Emit the function of a gate, of the sum of its products with the input and the hidden
+        state.
 
-        Its buffer lines have the products with x.
+        The gate's buffer lines have the products with the input; the result overwrites them.
         """
         gate = self.gates[number]
         self._emit_sums(
@@ -329,7 +346,7 @@ class LstmStep(Step):
         )
 
     def _emit_cell(self, emitter: Emitter, places: Places) -> None:
-        """Emit the new cells, and their tanh, which takes the place of the cell gate."""
+        """Emit the new cells, and the tanh of the cells, which overwrites the cell gate."""
         into, forget, new, _ = places.gates
         cell = places.cell
         emitter.scale(limit=self.limit)
@@ -411,9 +428,9 @@ class LstmStep(Step):
 
 
 def hidden_map(name: str, steps: int, sequences: int, channels: Channels) -> FeatureMap:
-    """Return a map for the hidden states of `steps` steps in time.
+    """Return a map for the hidden states of an LSTM with `steps` steps in time.
 
-    In each block of its lines a pixel of each sequence lies before the map.
+    In each block of channels, a pixel of each sequence lies before the map.
     """
     plane = (steps + 1) * sequences
     return FeatureMap(
@@ -429,7 +446,7 @@ def hidden_map(name: str, steps: int, sequences: int, channels: Channels) -> Fea
 def lstm_step(
     config: Config, node: Lstm, source: FeatureMap, hidden: FeatureMap, sequences: int
 ) -> LstmStep:
-    """Return the step for `node`; raises CompileError if the machine has no 16-bit modes."""
+    """Return the step for an LSTM gate by gate; raise CompileError if there are no 16-bit modes."""
     if not config.wide:
         raise CompileError(f"the machine '{config.name}' has no 16-bit modes")
     rows = hidden.channels.blocks * sequences
@@ -449,8 +466,8 @@ def lstm_step(
         ),
         scratch=Lines(f"gates of {node.operator}", (5 if node.biases is None else 6) * 2 * rows),
         copy_entry=common_entry(config, identity()),
-        # Gates have 15 fractional bits, cells 15 less their integer bits. SINGLE rounding divides
-        # with halves upwards.
+        # Gates have 15 fractional bits, cells 15 less their integer bits, which gives the
+        # divisions. SINGLE rounding divides with halves upwards.
         forget_entry=division_entry(config, 15),
         update_entry=division_entry(config, 15 + node.cell_bits),
         hidden_output=node.hidden,
@@ -463,7 +480,9 @@ def lstm_step(
 
 
 def _biases(node: Lstm, biases: NDArray[np.int16], hidden: FeatureMap, sequences: int) -> Lines:
-    """Return the biases for all sequences; low and high bytes have lines of their own."""
+    """Return constant lines with the biases for all sequences; low and high bytes have their own
+    lines.
+    """
     channels, count = hidden.channels, len(biases)
     blocks = np.zeros((count, channels.blocks * channels.block), np.int16)
     blocks[:, channels.slots] = biases

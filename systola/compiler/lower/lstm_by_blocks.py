@@ -42,40 +42,46 @@ from systola.compiler.lower.step import Step
 from systola.compiler.operations import Requantisation, Window
 
 GATE_INTEGER_BITS = 3
-"""Integer bits of the argument of a gate's function."""
+"""Number of integer bits of the fixed-point argument of a gate's function."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """The buffer lines, accumulator rows, tiles and index registers of an LSTM."""
+    """The buffer lines, accumulator rows, tiles and index registers that an LSTM uses."""
 
     inputs: int
-    """First line of the products of x. Each tile along N has two lines for each step."""
+    """First buffer line of the products of the input x; each tile along N has two lines for each
+    step.
+    """
     states: int
-    """First line of the state before each step and after the last one. A state has a line for each
-    block."""
+    """First buffer line of the hidden states before each step in time and after the last step.
+
+    A state has a line for each block of cells.
+    """
     quarters: int
-    """First line of the state of the mixed cells before each step. Each step has four lines."""
+    """First buffer line of the mixed cells' states before each step in time; each has four
+    lines.
+    """
     cells: int
     mixed: int
-    """First of the two lines with the sums of the mixed tile.
+    """First of the two buffer lines with the sums of the mixed tile.
 
-    `cells` is the first line of the cells.
+    `cells` is the first buffer line of the cells.
     """
     spread: int
-    """First line of the gates of the mixed cells."""
+    """First buffer line of the gates of the mixed cells."""
     sums: int
-    """First accumulator row of the sums.
+    """First accumulator row of the sums of one step in time.
 
     There is a row for each tile along N. If there are mixed cells, GATES rows for the spread sums
     follow.
     """
     tiles: int
-    """Number of the first tile of a step."""
+    """Number, in weight memory, of the first tile of a step in time."""
     line: int
-    """Index register with the line of the present step among the `inputs`."""
+    """Index register that counts the lines before the present step in time among the `inputs`."""
     state: int
-    """Index register with the line of the present step among the `states`.
+    """Index register that counts the lines before the present step in time among the `states`.
 
     `quarter` is such a register for the `quarters`.
     """
@@ -84,24 +90,29 @@ class Places:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LstmByBlocksStep(Step):
-    """A step of the program that does all steps in time of one sequence, block by block."""
+    """A step of the program for an LSTM: all steps in time of one sequence, block by block of
+    cells.
+    """
 
     source: FeatureMap
     hidden: FeatureMap
     layout: Layout
     weights: Weights
     input_entries: Entries
-    """Parameter entries of the products of x, one for each tile along N."""
+    """Parameter entries of the products of the input x, one for each tile along N."""
     recurrent_entries: Entries
     copy_entry: Entries
     forget_entry: Entries
     update_entry: Entries
     hidden_output: Requantisation
     hidden_entries: Entries
-    """Parameter entries of the state: one for all columns, then one for each quarter of the mixed
-    cells."""
+    """Parameter entries of the new state: one for all columns, then one for each quarter of the
+    mixed cells.
+    """
     start: Lines
-    """Constants: states before the first step, and two lines of zeros for each block of cells."""
+    """Constant lines: states before the first step in time, and two lines of zeros for each
+    block.
+    """
     scratch: Lines
     cell_bits: int
     limit: int
@@ -186,7 +197,9 @@ class LstmByBlocksStep(Step):
                 )
 
     def _emit_inputs(self, emitter: Emitter, places: Places) -> None:
-        """Emit the products of x for all steps: the mixed tile, and the gates of each block."""
+        """Emit the products of the input for all steps in time: of the mixed tile, then of each
+        block.
+        """
         source, layout, steps = self.source, self.layout, self.source.pixels
         groups = [range(layout.mixed)] if layout.mixed else []
         groups += [range(n, n + GATES) for n in range(layout.mixed, layout.tiles, GATES)]
@@ -216,10 +229,11 @@ class LstmByBlocksStep(Step):
             )
 
     def _emit_step(self, emitter: Emitter, places: Places, *, last: bool) -> None:
-        """Emit a step in time, and the first products of the next step.
+        """Emit a step in time of the LSTM, and the first products of the next step in time.
 
-        The products of a block are emitted before the instructions with which the lanes work on the
-        two blocks before it.
+        The products of a block are emitted before the lanes' instructions for the block before it.
+        From the fourth block on, they are also emitted before the lanes' instructions for the
+        second block before.
         """
         blocks = self.layout.blocks
         self._emit_block(emitter, places, 1)
@@ -253,7 +267,7 @@ class LstmByBlocksStep(Step):
     def _emit_rest(
         self, emitter: Emitter, places: Places, tile: int, sums: int, rows: int, ahead: int
     ) -> None:
-        """Emit the products of the mixed cells' state with its weights."""
+        """Emit the products of the mixed cells' state with one tile of its weights."""
         self._emit_product(
             emitter,
             places.quarters + GATES * ahead,
@@ -266,10 +280,11 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_first(self, emitter: Emitter, places: Places, ahead: int) -> None:
-        """Emit a step's first products: for the mixed tile and for the gates of the first block.
+        """Emit the first products of a step in time: for the mixed tile and the first block's
+        gates.
 
-        The step is `ahead` steps after the present one. _emit_first_late emits the products with
-        the last block of the state.
+        The step is `ahead` steps after the present one. The products with the state's last block
+        are missing: _emit_first_late emits them.
         """
         mixed, blocks = self.layout.mixed, self.layout.blocks
         if mixed:
@@ -289,7 +304,8 @@ class LstmByBlocksStep(Step):
 
     def _emit_first_late(self, emitter: Emitter, places: Places, ahead: int) -> None:
         """Emit the products with the state's last block, for the mixed tile and the first block's
-        gates."""
+        gates.
+        """
         mixed, blocks = self.layout.mixed, self.layout.blocks
         self._emit_product(
             emitter,
@@ -304,7 +320,9 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_block(self, emitter: Emitter, places: Places, block: int) -> None:
-        """Emit the products for the gates of a block other than the first."""
+        """Emit the products of the state with the weights for a block's gates, except for the first
+        block.
+        """
         mixed, blocks = self.layout.mixed, self.layout.blocks
         tile = places.tiles + 2 * mixed + (mixed + GATES) * blocks
         tile += (block - 1) * (mixed + GATES * blocks) + GATES * mixed * (block > 1)
@@ -324,7 +342,9 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_spread(self, emitter: Emitter, places: Places) -> None:
-        """Emit the sums of the mixed tile, and the product that gives each gate its own vector."""
+        """Emit the sums of the mixed tile, and the product that gives each of its gates a
+        vector.
+        """
         layout = self.layout
         blocks, mixed = layout.blocks, layout.mixed
         self._emit_sums(emitter, places, 0, places.inputs)
@@ -342,7 +362,7 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_mixed(self, emitter: Emitter, places: Places) -> None:
-        """Emit the new state of the mixed cells."""
+        """Emit the instructions for the new state of the mixed cells."""
         line = {place: places.spread + 2 * number for number, place in enumerate(SPREAD)}
         for place, rows, function, bits in (
             (FORGET, GATES - 1, Function.SIGMOID, 0),
@@ -374,7 +394,7 @@ class LstmByBlocksStep(Step):
             )
 
     def _emit_lanes(self, emitter: Emitter, places: Places, block: int) -> None:
-        """Emit the new state of a block."""
+        """Emit the instructions with which the lanes make the new state of a block of cells."""
         layout, steps, register = self.layout, self.source.pixels, places.line
         first = layout.mixed + GATES * block
         line = {place: places.inputs + 2 * steps * (first + place) for place in range(GATES)}
@@ -402,7 +422,7 @@ class LstmByBlocksStep(Step):
     def _emit_sums(
         self, emitter: Emitter, places: Places, tile: int, line: int, **operands: int
     ) -> None:
-        """Emit an Activate that adds the sums of a tile along N to the products of x."""
+        """Emit an Activate that adds a tile's sums for the state to its products of the input x."""
         emitter.emit(
             Opcode.ACTIVATE,
             accumulator=places.sums + tile,
@@ -418,7 +438,7 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_cell(self, emitter: Emitter, cell: int, line: dict[int, int], register: int) -> None:
-        """Emit the instructions for the new cells of a block."""
+        """Emit the instructions for the new values of a block of cells."""
         multiply = {
             "operation": Operation.MULTIPLY,
             "destination": cell,
@@ -447,7 +467,7 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_tanh(self, emitter: Emitter, cell: int, line: dict[int, int], register: int) -> None:
-        """Emit the tanh of the cells of a block. It overwrites the block's cell gate."""
+        """Emit the tanh of a block of cells, which overwrites the block's cell gate."""
         if self.has_tanh:
             emitter.emit(
                 Opcode.VECTOR,
@@ -473,7 +493,9 @@ class LstmByBlocksStep(Step):
         target_register: int,
         parameter: int,
     ) -> None:
-        """Emit one line of the state after the present step."""
+        """Emit the instruction that makes one line of the hidden state after the present step in
+        time.
+        """
         output = self.hidden_output
         emitter.emit(
             Opcode.VECTOR,
@@ -492,7 +514,7 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_results(self, emitter: Emitter, places: Places) -> None:
-        """Emit copies of the hidden states of all steps to the lines of the result."""
+        """Emit copies of the hidden states of all steps in time to the lines of the result."""
         hidden, layout, steps = self.hidden, self.layout, self.source.pixels
         blocks = layout.blocks
         lines = [(places.states + blocks + block, blocks) for block in range(blocks)]

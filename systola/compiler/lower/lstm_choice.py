@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choice of the step for an LSTM: block by block of its cells if this pays, else by gates."""
+"""The choice between two kinds of LSTM: block by block of its cells if possible, else by gates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from systola.compiler.operations import Lstm, identity
 def chosen_lstm(
     config: Config, node: Lstm, source: FeatureMap, hidden: FeatureMap, sequences: int
 ) -> Step:
-    """Return the step for `node`: block by block if possible, since this takes fewer tiles.
+    """Return the program step for an LSTM: block by block if possible, as this takes fewer tiles.
 
     Raises CompileError if the machine has no 16-bit modes.
     """
@@ -35,7 +35,7 @@ def chosen_lstm(
 
 
 def may_go_by_blocks(config: Config, node: Lstm, source: FeatureMap, hidden: FeatureMap) -> bool:
-    """Return whether a step by blocks can take `node`, and has room for all steps in time."""
+    """Return whether the LSTM `node` can run block by block, with room for all steps in time."""
     size, steps = hidden.channels.block, source.pixels
     layout = Layout(node.cells, size)
     return (
@@ -53,7 +53,7 @@ def may_go_by_blocks(config: Config, node: Lstm, source: FeatureMap, hidden: Fea
 def lstm_by_blocks(
     config: Config, node: Lstm, source: FeatureMap, hidden: FeatureMap
 ) -> LstmByBlocksStep:
-    """Return the step by blocks for `node`, for which may_go_by_blocks must be true.
+    """Return the program step for an LSTM block by block; may_go_by_blocks must be true for `node`.
 
     Raises CompileError if the machine has no 16-bit modes.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The places of an LSTM's cells in weight tiles, for an LSTM that runs block by block of cells.
+"""The positions of an LSTM's cells in weight tiles, for an LSTM that runs block by block of cells.
 
 The method is described in compiler/lower/lstm_by_blocks.py.
 """
@@ -21,14 +21,14 @@ GATES = 4
 FORGET, INPUT, CELL, OUTPUT = range(GATES)
 """Number of each gate's tile among the four tiles of a block of cells."""
 SPREAD = (FORGET, INPUT, OUTPUT, CELL)
-"""Order of the gates of the mixed cells when each has a vector; gates with SIGMOID come first."""
+"""Order of the mixed cells' gates when each gate has its own vector; SIGMOID gates come first."""
 LATE = 1
-"""Number of last blocks of the state that the first products of a step do not wait for."""
+"""Number of last blocks of the state for which the first products of a step do not wait."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A layout of the cells of an LSTM in tiles."""
+    """A layout of an LSTM's cells in weight tiles."""
 
     cells: int
     size: int
@@ -42,7 +42,7 @@ class Layout:
 
     @property
     def mixed(self) -> int:
-        """Number of mixed tiles along N, 0 or 1."""
+        """Number of mixed tiles, 0 or 1, which hold all gates of the mixed cells."""
         return int(self.rest > 0)
 
     @property
@@ -52,18 +52,18 @@ class Layout:
 
     @property
     def quarter(self) -> int:
-        """Number of columns for a gate in a mixed tile."""
+        """Number of columns for each gate in a mixed tile."""
         return self.size // GATES
 
     @property
     def tiles(self) -> int:
-        """Number of tiles along N: the mixed tile, and then four for each block."""
+        """Number of tiles along N: a mixed tile, if there is one, and then four for each block."""
         return self.mixed + GATES * self.blocks
 
     def columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the gate and the cell of each column of each tile along N.
+        """Return two arrays, with the gate and the cell of each column of each tile along N.
 
-        The cell is -1 for a column without one.
+        The cell is -1 for a column without a cell.
         """
         gates = np.tile(np.arange(GATES), (self.blocks, 1)).reshape(-1, 1)
         firsts = np.repeat(np.arange(self.blocks) * self.size, GATES)[:, np.newaxis]
@@ -83,17 +83,20 @@ class Layout:
 
 @dataclass(frozen=True)
 class Weights:
-    """The tiles of an LSTM's weights, each of size x size, int8."""
+    """The weight tiles of an LSTM, each of size x size, int8."""
 
     inputs: NDArray[np.int8]
-    """Tiles of the weights of x: tiles along N x tiles along K."""
+    """Tiles of the weights of the input x: tiles along N x tiles along K."""
     recurrent: NDArray[np.int8]
     """Tiles of the recurrent weights: tiles along N x blocks of the state."""
     rest: NDArray[np.int8]
-    """Tiles for the state of the mixed cells: one for the mixed tile, one for the gates of each
-    block."""
+    """Weight tiles for the state of the mixed cells: one for the mixed tile, then one for the gates
+    of each block.
+    """
     spread: NDArray[np.int8]
-    """Tiles that bring each gate of the mixed tile to all quarters, in the order of SPREAD."""
+    """Weight tiles that copy each gate of the mixed tile to all quarters, in the order of
+    SPREAD.
+    """
 
 
 def scratch_lines(layout: Layout, steps: int) -> Iterator[int]:
@@ -110,15 +113,15 @@ def scratch_lines(layout: Layout, steps: int) -> Iterator[int]:
 
 
 def tiles_of(layout: Layout, gates: tuple[Gate, ...], source: Channels) -> Weights:
-    """Cut the weights of the `gates`, in the order of their places, into tiles.
+    """Return the weights of the `gates` cut into tiles.
 
-    The input x has the channels `source`.
+    The gates are in the order FORGET, INPUT, CELL, OUTPUT. The input x has the channels `source`.
     """
     size, blocks, mixed = layout.size, layout.blocks, layout.mixed
     of_gate, of_cell = layout.columns()
 
     def columns(rows: list[NDArray[np.int8]]) -> NDArray[np.int8]:
-        """Return the weights of each column of each tile: tiles x rows x columns."""
+        """Return the gates' weights by the column in which they are: tiles x rows x columns."""
         stacked = np.stack(rows)
         found = stacked[of_gate, :, of_cell]
         return np.where(of_cell[..., np.newaxis] < 0, 0, found).swapaxes(1, 2).astype(np.int8)
@@ -150,7 +153,7 @@ def tiles_of(layout: Layout, gates: tuple[Gate, ...], source: Channels) -> Weigh
 
 
 def tiles_of_a_step(layout: Layout, weights: Weights) -> NDArray[np.int8]:
-    """Return the tiles of a step in time, one after another in the order of their use."""
+    """Return the weight tiles of a step in time, one after another in the order of their use."""
     mixed, size = layout.mixed, layout.size
     first = weights.recurrent[: mixed + GATES]
     parts = [weights.rest[: 2 * mixed], first[:, :-LATE], first[:, -LATE:]]
@@ -163,7 +166,7 @@ def tiles_of_a_step(layout: Layout, weights: Weights) -> NDArray[np.int8]:
 
 
 def away_of(layout: Layout, weights: Weights) -> NDArray[np.int64]:
-    """Return the sum of weights in each column that do not belong to the column's gate.
+    """Return for each column the sum of those weights that do not belong to the column's gate.
 
     The result is for each column of each tile along N. A tile has such weights in the rows of other
     gates, where the hidden state is its zero point.
@@ -181,7 +184,7 @@ def away_of(layout: Layout, weights: Weights) -> NDArray[np.int64]:
 def tile_entries(
     config: Config, layout: Layout, sums: list[Requantisation], less: NDArray[np.int64]
 ) -> Entries:
-    """Return the entries of all tiles along N, with biases that are smaller by `less`."""
+    """Return the parameter entries of all tiles along N, with `less` subtracted from the biases."""
     of_gate, of_cell = layout.columns()
 
     def columns(values: list[NDArray[np.int32]]) -> NDArray[np.int64]:
@@ -198,7 +201,7 @@ def tile_entries(
 
 
 def start_lines(layout: Layout, node: Lstm) -> NDArray[np.int8]:
-    """Return the lines of the states before the first step, and zeros for the cells."""
+    """Return the constant lines of the states before the first step, and zeros for the cells."""
     size, blocks, mixed = layout.size, layout.blocks, layout.mixed
     lines = np.zeros((blocks + GATES * mixed + 2 * (blocks + mixed), size), np.int8)
     lines[:blocks] = node.start
@@ -212,7 +215,7 @@ def start_lines(layout: Layout, node: Lstm) -> NDArray[np.int8]:
 
 
 def packed(config: Config, tiles: NDArray[np.int8]) -> NDArray[np.uint8]:
-    """Return tiles in the format of weight memory."""
+    """Return weight tiles in the format of weight memory."""
     size = tiles.shape[-1]
     flat = tiles.reshape(-1, size, size)
     packed = np.zeros((len(flat), config.rows, config.weight_row_pitch), np.int8)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps for one operation on maps that are all in the buffer."""
+"""The choice of steps for one operation if all its maps are in the buffer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def node_steps(
     taps: dict[bytes, Lines],
     hidden: int,
 ) -> list[Step]:
-    """Return the steps for `node` on `samples` samples, in the order of batch_rows.
+    """Return the steps for `node` on `samples` samples, which lie in the order of batch_rows.
 
     `taps` keeps the constants of depthwise convolutions, so that equal ones are stored once.
     `hidden` is the number of cycles that the array is busy with other work during a depthwise

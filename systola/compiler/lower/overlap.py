@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps for a convolution and the depthwise convolution or pooling after it, interleaved.
 
-A block of the second operation needs only one block of the first. So the lanes work on a block
-while the array makes the next one. For each block, the rows that the lanes calculate are emitted
-before the convolution's next block, and the rows that the array calculates after it. If the first
-operation has a single block, the lanes work on rows while the array makes the next rows.
+A block of the second operation needs only one block of the first operation. So the lanes work on a
+block while the array makes the next block. For each block, the rows that the lanes calculate are
+emitted before the convolution's next block, and the rows that the array calculates after it. If the
+first operation has a single block, the lanes work on rows while the array makes the next rows.
 """
 
 from __future__ import annotations
@@ -33,18 +33,20 @@ from systola.compiler.operations import DepthwiseConvolution, Node, Pooling, Val
 
 @dataclass(frozen=True)
 class Made:
-    """The operations that have been lowered just before another one, and their steps."""
+    """The operations that have been lowered so far, with their steps, just before a next
+    operation.
+    """
 
     config: Config
     parts: tuple[Value, ...]
-    """Source of the other operation, or the values that together are the rows of this source."""
+    """Source of the next operation, or the values that together are the rows of this source."""
     layers: list[tuple[Node, list[Step]]]
     """Operations that have been lowered so far, with their steps."""
     steps: list[Step]
     """All steps that have been made so far."""
 
     def convolutions(self) -> list[ConvolutionStep]:
-        """Return the convolutions that made the parts of the source.
+        """Return the steps of the convolutions that made the parts of the next operation's source.
 
         Returns an empty list if other operations made them, or if other steps follow.
         """
@@ -75,8 +77,8 @@ def in_pieces(
 ) -> bool:
     """Make `node` in pieces, between pieces of the convolutions before it, if this saves time.
 
-    Returns whether it does. For `taps` see depthwise_blocks. `ahead` is the number of cycles that
-    the array is busy with other work after the pieces.
+    Returns whether this saves time. For `taps` see depthwise_blocks. `ahead` is the number of
+    cycles that the array is busy with other work after the pieces.
     """
     config, makers = made.config, made.convolutions()
     if isinstance(node, DepthwiseConvolution) and makers and is_worth_rows(makers, node):
@@ -99,9 +101,11 @@ def in_pieces(
 
 
 def hidden_cycles(convolution: ConvolutionStep, tile: int = 0) -> int:
-    """Return how many cycles longer a block keeps the array busy than the activation unit.
+    """Return by how many cycles the array is busy for longer than the activation unit, for one
+    block.
 
-    Each tile of the block counts as at least `tile` cycles of the array.
+    The block is a block of channels of a convolution's result. Each of its tiles counts as at least
+    `tile` cycles of the array.
     """
     tiles = sum(one.tiles for one in convolution.passes)
     pixels = convolution.target.pixels
@@ -123,9 +127,9 @@ def pooling_blocks(
 def interleaved(
     config: Config, convolution: ConvolutionStep, blocks: Sequence[BlockSteps]
 ) -> tuple[list[Step], list[Step]]:
-    """Return the steps of the convolution and the blocks, interleaved.
+    """Return the steps of a convolution and of the blocks of the next operation, interleaved.
 
-    The first list ends with the last step of the convolution; the second list has the steps after
+    The first list ends with the last step of the convolution. The second list has the steps after
     it.
     """
     made = [convolution.block(number) for number in range(len(blocks))]
@@ -148,7 +152,7 @@ def row_by_row(
     There is a list for each convolution, which ends with its last step, and one list for the steps
     after all convolutions. The convolutions make all rows of `source`, one after another. For
     `taps` see depthwise_blocks. `ahead` is the number of cycles that the array is busy with other
-    work after them.
+    work after all these steps.
     """
     window, height = node.window, target.height
     row = window.kernel[0] * window.kernel[1] * target.width + STARTED
@@ -182,7 +186,7 @@ def row_by_row(
 
 
 def _bands(convolution: ConvolutionStep, row: int) -> list[ConvolutionStep]:
-    """Return the convolution in bands.
+    """Return the steps of a convolution cut into bands of rows.
 
     Each band keeps the array busy for so long that the lanes can do `row` cycles of other work.
     """

@@ -13,31 +13,34 @@ from systola.compiler.operations import Node, Value
 
 @dataclass(frozen=True)
 class Spill:
-    """A choice of the values that leave the buffer because it is too small."""
+    """A choice of the values that are kept in host memory because the buffer is too small."""
 
     values: frozenset[Value] = frozenset()
     """Values that are kept in host memory."""
     bands: Mapping[Value, int] = field(default_factory=dict[Value, int])
-    """Number of bands of rows in which each result is calculated that needs such a value or is one.
+    """Number of bands in which each result is calculated that is spilled or needs a spilled
+    value.
     """
     overlap: bool = True
     """True if the compiler may use more of the buffer at a time to save cycles.
 
-    It then interleaves operations, makes parts of a value in their place, and loads inputs early.
+    The compiler then interleaves operations, makes parts of a value directly in their place, and
+    loads inputs early.
     """
     constants: bool = False
-    """True if constants are loaded before each use."""
+    """True if constants are loaded before each use, and not once for the whole program."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Operations that are executed one after another for `samples` samples at a time."""
+    """A part of a program: operations that are executed for `samples` samples at a time."""
 
     samples: int
     inputs: dict[Value, HostView]
     outputs: dict[Value, HostView]
     before: list[Step]
-    """Steps before the layers."""
+    """Steps before the first operation, which load inputs."""
     layers: list[tuple[Node, list[Step]]]
-    """Steps after the layers; `layers` has the steps of each operation that has some."""
+    """Operations with their steps, in order; operations without steps are left out."""
     behind: list[Step]
+    """Steps after the last operation, which write outputs and keep variables."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places in the unified buffer, shared by lines that are never in use at the same time."""
+"""The placement of lines in the unified buffer, shared by lines that are never in use together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Life:
     first: int
     last: int
     what: str
-    """Description of the lines, for messages."""
+    """Description of the lines' content, for messages."""
 
 
 class Misfit(CompileError):
@@ -38,9 +38,9 @@ class Misfit(CompileError):
 
 
 def place(lives: Sequence[Life], size: int) -> dict[Lines, int]:
-    """Return the first line of each of the `lives` in a buffer of `size` lines.
+    """Return a place in the buffer, as its first line, for the lines of each of the `lives`.
 
-    Raises Misfit if the lines do not fit.
+    The buffer has `size` lines. Raises Misfit if the lines do not fit.
     """
     in_time = sorted(lives, key=lambda life: life.first)
     if most_at_once(lives) <= size:
@@ -58,7 +58,7 @@ def place(lives: Sequence[Life], size: int) -> dict[Lines, int]:
 def most_at_once(lives: Sequence[Life]) -> int:
     """Return the largest number of lines that are in use in the same step.
 
-    A smaller buffer is never enough.
+    A buffer with fewer lines is never enough.
     """
     changes: dict[int, int] = {}
     for life in lives:
@@ -68,15 +68,17 @@ def most_at_once(lives: Sequence[Life]) -> int:
 
 
 def fill_in_time(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
-    """Give places as `fill` does, but more quickly, for lives in the order of their first steps.
+    """Place lines as `fill` does, but more quickly, if the lives are in the order of their first
+    steps.
 
-    A life can only meet earlier lives that have not ended, so only these are searched.
+    The life of some lines, in which they hold a value, can only meet earlier lives that have not
+    ended. So only these are searched.
     """
     there: list[tuple[int, int, int]] = []
     """First line, number of lines and last step of each life in the buffer, sorted by first line.
     """
     floor, end = 0, max((life.last for life in order), default=0)
-    """Number of lines, from line 0 on, that are taken until the last step of all."""
+    """Number of lines, from line 0 on, that are taken until the last step of the program."""
     for life in order:
         there = [each for each in there if each[2] >= life.first]
         at = floor
@@ -95,7 +97,7 @@ def fill_in_time(order: Sequence[Life], size: int, places: dict[Lines, int]) -> 
 
 
 def fill(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
-    """Give each life the lowest place that is free during all its steps.
+    """Give the lines of each life the lowest place that is free during all its steps.
 
     Returns the first life for which there is no place, or None.
     """

@@ -27,7 +27,7 @@ from systola.compiler.operations import (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PoolingStep(MapStep):
-    """A step that reduces each window of a map to a pixel."""
+    """A step in which the lanes reduce each window of a map to a pixel."""
 
     reduction: Reduction
     window: Window
@@ -37,7 +37,7 @@ class PoolingStep(MapStep):
 
     @property
     def cycles(self) -> int:
-        """Cycles of the step: one for each tap of each result."""
+        """Number of cycles of the step: one for each tap of each result."""
         taps = self.window.kernel[0] * self.window.kernel[1]
         return taps * self.target.pixels * self.target.channels.blocks
 
@@ -66,10 +66,10 @@ class PoolingStep(MapStep):
 def pooling_steps(
     config: Config, node: Pooling, source: FeatureMap, target: FeatureMap, samples: int
 ) -> list[PoolingStep]:
-    """Return the steps for `node` on `samples` samples, in the order of batch_rows.
+    """Return the steps for a pooling of `samples` samples, which lie in the order of batch_rows.
 
-    The largest element of a window can be made by two instructions, as the largest of its rows'
-    largest elements. Raises CompileError if neither one instruction nor two can do the pooling.
+    The maximum of a window may take two instructions: the maxima of its rows, then the maximum of
+    these. Raises CompileError if neither one instruction nor two can do the pooling.
     """
     height, width = source.height, source.width // samples
     window, edges = node.window, node.window.counts_differ(source.height, width)
@@ -94,8 +94,8 @@ def pooling_steps(
         return [_step(config, node, source, target, window, edges)]
     if node.reduction != Reduction.MAX:
         raise CompileError("the windows of its average lie apart in a batch")
-    # The rows of a window come first, each for itself. Then come the columns, of all samples side
-    # by side.
+    # The rows of a window are reduced first, each by itself. Then come the columns, of all
+    # samples side by side.
     rows, out = height, window.out
     name = f"rows of {node.operator}"
     between = new_map(name, rows, out[1] * samples, source.channels)
@@ -128,10 +128,11 @@ def pooling_steps(
 def _steps_by_count(
     config: Config, node: Pooling, source: FeatureMap, target: FeatureMap
 ) -> Iterator[PoolingStep]:
-    """Yield steps without taps outside the map, for windows in a row with equal numbers of taps.
+    """Yield steps for an averaging, each for neighbouring windows with equal numbers of taps.
 
-    A window that reaches over the edge divides by the number of its taps inside the map. These
-    steps are needed if there are more such numbers than parameter entries.
+    A window that reaches over the edge divides by the number of its taps inside the map. If there
+    are more such numbers than parameter entries, one instruction cannot do all windows. The windows
+    of these steps have no taps outside the map.
     """
     window = node.window
     (top, left), (stride_y, stride_x) = window.first, window.stride
@@ -160,7 +161,10 @@ def _steps_by_count(
 
 
 def _inside(first: int, taps: int, apart: int, size: int) -> range:
-    """Return the taps, from column or row `first` on, that lie within 0 to `size` - 1."""
+    """Return the range of a window's taps that lie within 0 to `size` - 1.
+
+    The first tap is at column or row `first`.
+    """
     begin = max(0, -(first // apart))
     return range(min(begin, taps), max(min(taps, -(-(size - first) // apart)), min(begin, taps)))
 
@@ -198,11 +202,11 @@ def _step(
 
 
 def reciprocal(count: int) -> Requantisation:
-    """Return the division of a sum of `count` int8 by `count`, half away from zero.
+    """Return the requantisation that divides a sum of `count` int8 by `count`, half away from zero.
 
-    The multiplier is the least one above 1 / count. SINGLE rounds half up; as negative halves come
-    out below a half, they are rounded away from zero, too. The multiplier has 31 bits. It is so
-    near to 1 / count that it carries no other quotient over a half. This needs a fraction with a
+    The multiplier is the least number above 1 / count. SINGLE rounds half up; as negative halves
+    come out below a half, they are rounded away from zero, too. The multiplier has 31 bits. It is
+    so near to 1 / count that it carries no other quotient over a half. This needs a fraction with a
     denominator above 2 * 128 * count^2, which has 40 bits for the largest window.
     """
     shift = 1 - count.bit_length()

@@ -19,21 +19,24 @@ from systola.compiler.lower.placement import Life, Misfit, most_at_once, place
 from systola.compiler.operations import Operations, Value
 
 SHARE = 8
-"""Number of parts of the buffer. A band takes at most one part, unless a single row takes more."""
+"""Number of equal parts of the buffer, of which a band of rows takes at most one.
+
+A band may take more if a single row takes more.
+"""
 
 MOST_STEPS = 200_000
-"""Most steps in all attempts together; large networks take ten thousand."""
+"""Largest number of steps in all attempts together; large networks take ten thousand."""
 
 
 _found: WeakKeyDictionary[Operations, dict[tuple[Config, Batch], Spill]] = WeakKeyDictionary()
-"""Choices of spilled values that fit, by machine and batch, for operations still in use.
+"""Choices of spilled values with which operations fit a machine, by operations, machine and batch.
 
-They suit any number of samples.
+Only operations still in use are kept. The choices suit any number of samples.
 """
 
 
 def is_hopeless(config: Config, operations: Operations, batch: Batch) -> bool:
-    """Return whether `batch` needs more lines at once than the buffer has, without spilling.
+    """Return whether `batch`, without spilling, needs more lines at once than the buffer has.
 
     A larger batch of the same operations needs even more lines.
     """
@@ -41,17 +44,17 @@ def is_hopeless(config: Config, operations: Operations, batch: Batch) -> bool:
     try:
         lives = _lives(Lowering(config, operations, batch.size, batch, spill), spill)
     except CompileError:
-        return False  # Another size may be possible.
+        return False  # Another size of the batch may be possible.
     return most_at_once(lives) > config.buffer_lines
 
 
 def fitted(
     config: Config, operations: Operations, samples: int, batch: Batch, *, spilling: bool
 ) -> tuple[Lowering, dict[Lines, int], Spill]:
-    """Return the steps, the places of all lines, and the choice of values outside the buffer.
+    """Return the steps, the places of all lines, and the choice of values in host memory.
 
-    As little as possible is outside. If lines find no place, first operations are no longer
-    interleaved. Then, each time, the largest of the things in the buffer at that time gives way. A
+    As few values as possible are in host memory. If lines find no place, first operations are no
+    longer interleaved. Then, each time, the largest content of the buffer at that time gives way. A
     value goes to host memory, the operations on such values get more bands, or constants are loaded
     at each use. Raises CompileError if nothing is left that could go, and without `spilling` at
     once.
@@ -85,7 +88,8 @@ def fitted(
     known[config, batch] = spill
     if tried == 1:
         return lowering, places, spill
-    # This time with the final places in host memory. The same lines live at the same time.
+    # The steps are made again with the final places in host memory. Their lines live at the same
+    # times.
     final = Lowering(config, operations, samples, batch, spill)
     pairs = zip(lives, _lives(final, spill), strict=True)
     same = {before.lines: life.lines for before, life in pairs}
@@ -93,7 +97,7 @@ def fitted(
 
 
 def _lives(lowering: Lowering, spill: Spill) -> list[Life]:
-    """Return the life of all lines.
+    """Return for all lines the span of steps in which they hold a value.
 
     Variables in the buffer live all the time, and so do constants that stay there.
     """
@@ -108,7 +112,8 @@ def _lives(lowering: Lowering, spill: Spill) -> list[Life]:
                 lives[lines] = Life(lines, -1, len(steps), f"{step.operator}: its constant")
             if (life := lives.get(lines)) is None:
                 what = f"{step.operator}: {lines.name}"
-                # A load should not have to wait for the end of the step before, either.
+                # A load should not have to wait for the end of the step before it, so its lines
+                # live earlier.
                 ahead = spill.overlap and number > 0 and isinstance(step, LoadStep)
                 life = lives[lines] = Life(lines, number - ahead, number, what)
             life.last = max(life.last, number)
@@ -152,7 +157,7 @@ def _relieved(
 
 
 def _larger_preset(config: Config) -> str:
-    """Return a hint at the preset with the next larger buffer; empty if there is none."""
+    """Return a text with the preset that has the next larger buffer; empty if there is none."""
     larger = [each for each in PRESETS.values() if each.buffer_lines > config.buffer_lines]
     if not larger:
         return ""
@@ -163,7 +168,9 @@ def _larger_preset(config: Config) -> str:
 def _without(
     config: Config, operations: Operations, spill: Spill, lines: Lines, lowering: Lowering
 ) -> Spill:
-    """Return `spill` with one more value in host memory, and its operations in bands."""
+    """Return `spill` with the value in `lines` in host memory, and operations on the value in
+    bands.
+    """
     value = lowering.values[lines]
     bands = dict(spill.bands)
     touching: list[Value] = [

@@ -21,12 +21,14 @@ class Step(ABC):
     @property
     @abstractmethod
     def reads(self) -> tuple[Lines, ...]:
-        """Lines that must hold something before the step."""
+        """Buffer lines that must hold something before the step."""
 
     @property
     @abstractmethod
     def writes(self) -> tuple[Lines, ...]:
-        """Lines that are overwritten, including lines that the step needs only while it runs."""
+        """Buffer lines that the step overwrites, including lines that it needs only while
+        it runs.
+        """
 
     @property
     def entries(self) -> tuple[Entries, ...]:
@@ -35,12 +37,12 @@ class Step(ABC):
 
     @property
     def tables(self) -> tuple[bytes, ...]:
-        """Tables that the step uses."""
+        """Contents of the lookup tables that the step uses."""
         return ()
 
     @property
     def has_loop(self) -> bool:
-        """True if the instructions of the step are a loop."""
+        """True if the instructions of the step contain a loop."""
         return False
 
     @abstractmethod
@@ -50,7 +52,7 @@ class Step(ABC):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MapStep(Step):
-    """A step that makes a feature map from another one."""
+    """A step that makes one feature map from another feature map."""
 
     source: FeatureMap
     target: FeatureMap

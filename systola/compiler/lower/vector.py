@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations on the elements of one or two maps."""
+"""Steps that calculate the elements of a map from the same elements of one or two maps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from systola.compiler.lower.step import MapStep, Step
 from systola.compiler.operations import Binary, Curve, Requantisation, Scale, Unary, identity
 
 HALF = 1 << 30, 0
-"""Multiplier and shift of the commonest scale."""
+"""Multiplier and shift of the commonest scale; the hardware adds faster if operand a has it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,7 +34,7 @@ class VectorStep(Step):
     scale: dict[str, int] = field(default_factory=dict[str, int])
     """Operands of Set_Config_Scale."""
     wide: bool = False
-    """Elements of int16: two lines each, low bytes and high bytes."""
+    """True if elements are int16: each vector has two lines, low bytes and high bytes."""
 
     @property
     def reads(self) -> tuple[Lines, ...]:
@@ -106,7 +106,7 @@ class RepeatStep(MapStep):
 
 
 def copy_step(config: Config, operator: str, source: FeatureMap, target: FeatureMap) -> VectorStep:
-    """Return the step that makes `target` equal to `source`."""
+    """Return the step that copies the map `source` to the map `target`."""
     unit = identity()
     return VectorStep(
         operator=operator,
@@ -120,8 +120,8 @@ def copy_step(config: Config, operator: str, source: FeatureMap, target: Feature
 
 
 def unary_step(config: Config, node: Unary, source: FeatureMap, target: FeatureMap) -> VectorStep:
-    """Return the step for `node`; raises CompileError if it needs a table and the machine has
-    none.
+    """Return the step for `node`; raise CompileError if it needs a table and the machine
+    has none.
     """
     output = node.output
     if node.table is not None:
@@ -141,7 +141,7 @@ def unary_step(config: Config, node: Unary, source: FeatureMap, target: FeatureM
 
 
 def curve_step(config: Config, node: Curve, source: FeatureMap, target: FeatureMap) -> VectorStep:
-    """Return the step for `node`; raise CompileError if the machine has no curves."""
+    """Return the step for a curve of int16; raise CompileError if the machine has no curves."""
     check_wide(config)
     if not config.attention:
         raise CompileError(f"the machine '{config.name}' has no curves of int16")
@@ -165,7 +165,7 @@ def binary_steps(
     target: FeatureMap,
     samples: int,
 ) -> list[Step]:
-    """Return the steps for `node`.
+    """Return the steps for an operation on two operands.
 
     An operand of one pixel is copied to all pixels of the target first. All maps are of `samples`
     samples. Raises CompileError if a sample's pixels in the target are not neighbours, or if the
@@ -193,7 +193,7 @@ def binary_steps(
         maps.append(wide)
     a, b = node.scale_a, node.scale_b
     if node.operation == Operation.ADD and (b.multiplier, b.shift) == HALF:
-        # The hardware adds faster if the operand with this scale comes first.
+        # The hardware adds faster if the operand with the scale HALF comes first.
         a, b, maps = b, a, maps[::-1]
     steps.append(
         VectorStep(
@@ -218,7 +218,7 @@ def check_wide(config: Config) -> None:
 
 
 def scale_operands(a: Scale, b: Scale) -> dict[str, int]:
-    """Return the operands of Set_Config_Scale."""
+    """Return the operands of Set_Config_Scale for the scales of two operands."""
     return {
         "multiplier_a": a.multiplier,
         "shift_a": a.shift,
@@ -232,7 +232,7 @@ def scale_operands(a: Scale, b: Scale) -> dict[str, int]:
 def constant_map(name: str, values: NDArray[np.int8], like: FeatureMap, samples: int) -> FeatureMap:
     """Return a map of constants, one for each element of a sample of the map `like`.
 
-    All `samples` samples of the map share the constants.
+    All `samples` samples of the map have the same constants.
     """
     channels = like.channels
     result = new_map(name, like.height, like.width, channels)

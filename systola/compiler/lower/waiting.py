@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Poolings beside convolutions: the array and the activation unit work at the same time.
+"""Poolings beside convolutions, so that array and activation unit work at the same time.
 
 A pooling needs only the activation unit. A convolution needs this unit only for its last pass. So
 in a batch, a pooling that no other operation waits for yet is put between convolutions. Before each
@@ -18,7 +18,9 @@ from systola.compiler.operations import Node, Pooling
 
 
 def early_poolings(nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes with each pooling directly after the node that makes its source."""
+    """Return the nodes in an order with each pooling directly after the node that makes its
+    source.
+    """
     order: list[Node] = []
     moved: set[Node] = set()
     for node in nodes:
@@ -38,7 +40,7 @@ class Waiting:
         self._steps: list[PoolingStep] = []
 
     def hold(self, node: Pooling, steps: Sequence[PoolingStep]) -> None:
-        """Keep the steps of `node`; no steps of an earlier pooling may be left."""
+        """Store the steps of the pooling `node`; no steps of an earlier pooling may be left."""
         assert self._node is None
         self._node, self._steps = node, list(steps)
 
@@ -57,7 +59,7 @@ class Waiting:
         return hidden
 
     def rest(self) -> list[tuple[Node, list[Step]]]:
-        """Return the waiting node with its last steps, if any, which no longer wait."""
+        """Return the waiting pooling with its remaining steps, if any, and empty the store."""
         rest: list[tuple[Node, list[Step]]] = []
         if self._node is not None:
             rest.append((self._node, [*self._steps]))

@@ -19,17 +19,18 @@ from systola.compiler.lower.vector import check_wide
 from systola.compiler.operations import Requantisation, WideProduct, identity
 
 LINES = 2
-"""Lines of a vector of int16: low bytes, then high bytes."""
+"""Number of lines of a vector of int16: one of low bytes, then one of high bytes."""
 UPPER_SHIFT = 1 - 16
-"""Shift that makes of a sum its upper half, with the multiplier of `identity`."""
+"""Shift that, with the multiplier of `identity`, turns a sum of 32 bits into its upper half."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WideProductStep(MapStep):
-    """Vectors of a map, two lines each, times a matrix; tiles of zeros are left out.
+    """A step that multiplies the vectors of int16 of a map by a matrix; tiles of zeros are left
+    out.
 
-    With `sums` (see WideProduct), a product subtracts the upper half of the sums from the
-    accumulators. They have the lower half then.
+    A vector has two lines. With `sums` (see WideProduct), the step writes the upper half of the
+    sums. Then a product subtracts this half from the accumulators, which leaves the lower half.
     """
 
     weights: NDArray[np.int8]
@@ -71,13 +72,17 @@ class WideProductStep(MapStep):
     def _emit_results(
         self, emitter: Emitter, block: int, first: int, rows: int, accumulator: int
     ) -> None:
-        """Emit the results of `rows` vectors in a block, from vector `first` on."""
+        """Emit the instructions that turn sums into results, for `rows` vectors of a block.
+
+        The vectors begin with number `first`.
+        """
         line = emitter.line(self.target.lines, self.target.block(block))
         if not self.sums:
             parameter = emitter.parameters(self.output_entries, block, 1)
             self._activate(emitter, accumulator, line + LINES * first, rows, parameter)
             return
-        # The bias is in the entry of the upper half, and so it is to be added to the lower one.
+        # The entry of the upper half adds the bias, and the entry of the lower half has to do so,
+        # too.
         upper = emitter.parameters(self.sum_entries, 2 * block, 1)
         self._activate(emitter, accumulator, line + LINES * first, rows, upper)
         tile = emitter.store_weights(_minus_32768(emitter.config))
@@ -126,12 +131,12 @@ class WideProductStep(MapStep):
         accumulator: int,
         accumulate: bool,
     ) -> None:
-        """Emit the products of `rows` vectors with the blocks of inputs in `run`.
+        """Emit the products of `rows` vectors with the weights of the input blocks in `run`.
 
-        `place` is the first of the tiles.
+        `place` is the number of the first of their weight tiles.
         """
         source = self.source
-        # If a block has just as many lines as the vectors take, one instruction covers all blocks.
+        # If a block has as many lines as the vectors take, one instruction covers all blocks.
         whole = rows * LINES == source.plane
         parts = [run] if whole else [range(block, block + 1) for block in run]
         for part in parts:
@@ -149,14 +154,14 @@ class WideProductStep(MapStep):
 
 
 def _runs(numbers: list[int]) -> list[range]:
-    """Return the runs of consecutive numbers among rising `numbers`, as ranges."""
+    """Return the runs of consecutive numbers in a rising list of numbers, as ranges."""
     begins = [number for number in numbers if number - 1 not in numbers]
     ends = [number + 1 for number in numbers if number + 1 not in numbers]
     return [range(begin, end) for begin, end in zip(begins, ends, strict=True)]
 
 
 def _minus_32768(config: Config) -> NDArray[np.uint8]:
-    """Return the tiles of low and high bytes that multiply each element by -32768."""
+    """Return the weight tiles, of low and of high bytes, that multiply each element by -32768."""
     tiles = np.zeros((2, config.rows, config.weight_row_pitch), np.uint8)
     number = np.arange(min(config.rows, config.cols))
     tiles[1, number, number] = 0x80
@@ -164,7 +169,7 @@ def _minus_32768(config: Config) -> NDArray[np.uint8]:
 
 
 def _sum_entries(config: Config, node: WideProduct, channels: Channels) -> Entries:
-    """Return two entries for each block: for the upper half of its sums, and for the lower half."""
+    """Return two parameter entries for each block: for the upper and the lower half of its sums."""
     halves = [
         channel_entries(
             config, replace(identity(), bias=node.output.bias, shift=np.array([shift])), channels
@@ -180,7 +185,7 @@ def _sum_entries(config: Config, node: WideProduct, channels: Channels) -> Entri
 def wide_product_step(
     config: Config, node: WideProduct, source: FeatureMap, target: FeatureMap
 ) -> WideProductStep:
-    """Return the step for `node`; raise CompileError if the machine has no 16-bit modes."""
+    """Return the step for a product of int16; raise CompileError if there are no 16-bit modes."""
     check_wide(config)
     return WideProductStep(
         operator=node.operator,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Means of windows, rounded as ONNX Runtime does."""
+"""Means over windows of codes, rounded as ONNX Runtime does."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from systola.compiler.operations import Pooling, Value, Window, scalar_requantis
 from systola.compiler.quantise import MAX_STEPS
 
 MAX_COUNT = 1 << 22
-"""Largest number of elements that can be added within 32 bits, with a margin."""
+"""Largest number of elements of a mean, such that their sum stays within 32 bits."""
 MAX_COUNTS = 1 << 12
-"""Largest number of elements in a window that reaches over the edge of the map."""
+"""Largest number of elements in an averaged window that reaches over the edge of the map."""
 TOLERATED = 2
 """Largest number of sums that a single pooling may round differently from ONNX Runtime.
 
@@ -32,9 +32,9 @@ If more sums would differ, two poolings are used, with twice the work.
 """
 
 Mean = Callable[[NDArray[np.int64], Quantisation, Quantisation, int], NDArray[np.int64]]
-"""Function that computes codes of means before they are clamped; a code grows with its sum.
+"""Type of a function that computes codes of means, not clamped; a code grows with its sum.
 
-Its arguments are sums less zero points, the quantisations of source and result, and the number of
+The arguments are sums less zero points, the quantisations of source and result, and the number of
 elements in each sum.
 """
 
@@ -71,20 +71,21 @@ def real_mean(
 
 @dataclass(frozen=True)
 class _Averages:
-    """A requantisation of the sums of windows."""
+    """A requantisation that makes means of the sums of windows."""
 
     fits: tuple[Fit, ...]
-    """Fits by the number of elements in a sum: for 1, 2, ... elements, or one fit for all windows.
+    """Fits by the number of elements in a sum: for 1, 2, ... elements, or one fit for all
+    windows.
     """
     biases: tuple[int, ...]
-    """Zero points of the sums, one for each fit."""
+    """Biases that take the zero points off the sums, one for each fit."""
     zero_point: int
     floor: int
     ceiling: int
 
     @property
     def differing(self) -> int:
-        """Return the number of sums with a result that differs from ONNX Runtime's."""
+        """Return the number of sums with a result that differs from ONNX Runtime's result."""
         return sum(fit.differing for fit in self.fits)
 
 
@@ -99,7 +100,7 @@ def add_average(
     limits: Limits,
     mean: Mean,
 ) -> None:
-    """Add the mean over the part of each window that lies within the map.
+    """Add the operations for the mean over the part of each window that lies within the map.
 
     ONNX Runtime rounds half to even. If many means lie half way between two results, one pool
     cannot do this, but the sum of two pools can. The first counts the even results that a sum has
@@ -112,7 +113,7 @@ def add_average(
     floor, ceiling = code_limits(quantisation, limits)
 
     def averages(parity: int | None) -> _Averages:
-        """Return the averages for all results, or for even (parity 0) or odd (1) results only."""
+        """Return the requantisation for all results, or for even (0) or odd (1) results only."""
         fits = tuple(
             _fit(source, quantisation, (floor, ceiling), count, mean, parity) for count in counts
         )
@@ -163,9 +164,9 @@ def _fit(
     mean: Mean,
     parity: int | None,
 ) -> Fit:
-    """Fit means of `count` elements.
+    """Return a fit of the requantisation for means of `count` elements.
 
-    With a parity, fit the number of even (0) or odd (1) results that a sum has reached.
+    With a parity, the results are the number of even (0) or odd (1) results that a sum has reached.
     """
     ends = (-128 - source.zero_point) * count, (127 - source.zero_point) * count
     low, high = (limit - quantisation.zero_point for limit in limits)
@@ -192,9 +193,9 @@ def _steps(
     low: int,
     high: int,
 ) -> NDArray[np.int64]:
-    """Return for each result above `low` the least sum within `ends` with that result or more.
+    """Return for each result above `low` the least sum within `ends` that gives it or more.
 
-    A result that no sum reaches has a step after the last sum.
+    For a result that no sum reaches, the returned number is one after the last sum.
     """
     wanted = np.arange(low + 1, high + 1)
     below = np.full(wanted.shape, ends[0] - 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scales with which Vector computes ONNX Runtime's function of two codes.
+"""The scales with which Vector computes ONNX Runtime's sum, difference or product of two codes.
 
 ONNX Runtime calculates in float32, the machine in integers. There are only 65,536 pairs of codes,
 so all of them are compared to choose the scales.
@@ -20,32 +20,32 @@ from systola.compiler.operations import Requantisation, Scale, scalar_requantisa
 from systola.compiler.quantise import double_rounded
 
 Codes = tuple[NDArray[np.int64], Quantisation]
-"""Codes of the machine, and their quantisation."""
+"""Type of an array of codes, as the machine has them, with their quantisation."""
 
 OPERAND_BITS = 20
-"""Bits by which ADD and SUBTRACT shift their operands to the left first."""
+"""Number of bits by which ADD and SUBTRACT shift their operands to the left first."""
 
 
 @dataclass(frozen=True)
 class BinaryScales:
-    """A set of scales for a Binary."""
+    """The scales for an operation on two operands, and for its result."""
 
     a: Scale
     b: Scale
     output: Requantisation
     table: NDArray[np.int64] | None
-    """Table to apply to the result if the machine does not have its bounds."""
+    """Table to apply to the result afterwards, if the machine lacks its bounds; else None."""
     differing: int
-    """Number of pairs of codes with another result than ONNX Runtime's."""
+    """Number of pairs of codes with a result that differs from ONNX Runtime's result."""
 
 
 def reference_codes(
     operation: Operation, a: Codes, b: Codes, result: Quantisation, *, fused: bool
 ) -> NDArray[np.int64]:
-    """Return the codes that ONNX Runtime computes from codes, element by element.
+    """Return the codes that ONNX Runtime computes from two arrays of codes, element by element.
 
-    `fused`: as QLinearAdd or QLinearMul, else in float32 between DequantizeLinear and
-    QuantizeLinear.
+    With `fused` the operator is QLinearAdd or QLinearMul. Otherwise it is an operator of float32
+    between DequantizeLinear and QuantizeLinear.
     """
     (x, of_x), (y, of_y) = a, b
     if not fused:
@@ -63,7 +63,8 @@ def reference_codes(
         product = (x - of_x.zero_point) * (y - of_y.zero_point)
         steps = np.rint(product.astype(np.float32) * scale) + result.zero_point
     else:
-        # Codes as the model has them: a constant part of the sum depends on them.
+        # The codes are taken as the model has them, since a constant part of the sum depends on
+        # them.
         offsets = [128 if each.unsigned else 0 for each in (of_x, of_y, result)]
         ratio_x, ratio_y = of_x.scale / result.scale, of_y.scale / result.scale
         fixed = np.float32(result.zero_point + offsets[2]) - (
@@ -96,9 +97,9 @@ def binary_scales(
     *,
     fused: bool,
 ) -> BinaryScales:
-    """Return scales with which as few pairs of the codes `a` and `b` as possible differ.
+    """Return the scales with which the fewest results differ from ONNX Runtime's results.
 
-    `limits` bound the result.
+    There is a result for each pair of a code of `a` and a code of `b`. `limits` bound the result.
     """
     x, y = (grid.reshape(-1) for grid in np.meshgrid(a[0], b[0], indexing="ij"))
     wanted = reference_codes(operation, (x, a[1]), (y, b[1]), result, fused=fused)
@@ -148,7 +149,7 @@ def _operand_scale(operand: Quantisation, common: float) -> Scale:
 
 
 def _scaled(codes: NDArray[np.int64], scale: Scale) -> NDArray[np.int64]:
-    """Return an operand as ADD and SUBTRACT scale it."""
+    """Return the codes of an operand scaled as the machine's ADD and SUBTRACT do it."""
     return double_rounded(
         (codes - scale.zero_point) << OPERAND_BITS, scale.multiplier, -scale.shift
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The translation of functions of one number that differ from channel to channel.
 
-Each is a line for each channel, or two of them that meet at 0: a depthwise convolution of one tap,
-with numbers that give ONNX Runtime's result for every code.
+In each channel the function is a straight line, or two lines that meet at 0. A line is a depthwise
+convolution of one tap, with numbers that give ONNX Runtime's result for every code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _RANKS = (2, 3, 4)
 
 
 def translate_batch_normalization(scope: Scope, node: OnnxNode) -> None:
-    """Translate BatchNormalization between DequantizeLinear and QuantizeLinear."""
+    """Translate BatchNormalization between DequantizeLinear and QuantizeLinear to a depthwise
+    convolution.
+    """
     source = scope.dequantised(node, 0)
     channels = _channels(source)
     parameters: list[Numbers] = []
@@ -43,7 +45,7 @@ def translate_batch_normalization(scope: Scope, node: OnnxNode) -> None:
         raise ModelError("training is not supported")
     scale, bias, mean, variance = parameters
     with np.errstate(all="ignore"):
-        # ONNX Runtime's order of calculations in float32.
+        # The order of calculations in float32 is the order of ONNX Runtime.
         root = np.sqrt(variance + np.float32(node.number("epsilon", 1e-5)))
         slopes = (np.float32(1) / root * scale).astype(np.float32)
         offsets = (bias - mean * slopes).astype(np.float32)
@@ -61,7 +63,9 @@ def translate_batch_normalization(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_prelu(scope: Scope, node: OnnxNode) -> None:
-    """Translate PRelu with constant slopes, one for all elements or one for each channel."""
+    """Translate PRelu with one constant slope to a table, with a slope for each channel to a sum of
+    two parts.
+    """
     entry = scope.entry(node, 1)
     slopes = entry.numbers if isinstance(entry, Weights) else entry
     if not isinstance(slopes, np.ndarray) or slopes.size == 1:
@@ -87,7 +91,7 @@ def translate_prelu(scope: Scope, node: OnnxNode) -> None:
         bent = _add_lines(scope, node, bent, negative, lines, quantisation)
         other = scope.stored_like(node, positive, bent.layout, bent.value.shape)
         result = Value(node.outputs[0], bent.value.shape)
-        # One of the two parts is 0.
+        # One of the two parts is always the code of 0, so their sum is exact.
         of_zero = quantisation.zero_point
         scope.add(exact_sum(str(node), result, (other, bent.value), (of_zero, of_zero), of_zero))
         whole = Codes(result, bent.shape, bent.layout, bent.unsigned)
@@ -111,9 +115,10 @@ def _lines(
     slopes: Numbers,
     offsets: Numbers,
 ) -> list[Line]:
-    """Return a line for each channel, with the codes of `numbers`, channels x codes.
+    """Return for each channel a line that gives the codes of `numbers`, channels x codes.
 
-    `slopes` and `offsets` give numbers from numbers. Raises ModelError if no line has all codes.
+    Only the codes in `used` count. A channel's `slopes` and `offsets` give these numbers from the
+    source's numbers. Raises ModelError if no line gives all codes.
     """
     if not bool(np.isfinite(numbers).all()):
         raise ModelError("its numbers are not finite")
@@ -133,7 +138,9 @@ def _lines(
 
 
 def _map_result(scope: Scope, node: OnnxNode, codes: Codes, quantisation: Quantisation) -> Codes:
-    """Return a new tensor like `codes`, a map with its channels as the last axis."""
+    """Return a new tensor of the shape of `codes`, stored as a map with channels as the
+    last axis.
+    """
     shape = codes.shape
     axes = (0, *range(2, len(shape)), 1)
     rows, columns = ((1, 1), (1, shape[-1]), shape[2:])[len(shape) - 2]
@@ -149,7 +156,7 @@ def _add_lines(
     lines: list[Line],
     quantisation: Quantisation,
 ) -> Codes:
-    """Add the depthwise convolution of one tap that makes `result`, and return it."""
+    """Add the depthwise convolution of one tap that makes `result`, and return `result`."""
     weights = np.array([line.weight for line in lines], np.int8).reshape(1, 1, -1)
     scope.add(
         DepthwiseConvolution(
@@ -174,7 +181,7 @@ def _add_lines(
 def _limited(
     scope: Scope, node: OnnxNode, codes: Codes, quantisation: Quantisation, limits: Limits
 ) -> Codes:
-    """Return codes within the bounds of a Relu or Clip that follows."""
+    """Return the codes clamped to the bounds of a Relu or Clip that follows."""
     low, high = code_limits(quantisation, limits)
     if (low, high) == (-128, 127):
         return codes

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that only move elements, on any array.
+"""The ONNX operators that only move elements, as functions of any array.
 
-On constants they give the results. On an array of positions they give the position from which each
-element of a calculated result comes.
+For constants the functions give the results. For an array of positions they give, for each element
+of a calculated result, the position from which it comes.
 """
 
 from __future__ import annotations
@@ -17,33 +17,37 @@ from systola.compiler.errors import ModelError
 from systola.compiler.onnx.model import Constant, OnnxNode
 
 MOST_ELEMENTS = 1 << 24
-"""Largest number of elements of a moved tensor, and of its result."""
+"""Largest number of elements of a tensor that is moved, and of the result."""
 OUTSIDE = -1
-"""Position that padding puts if there is no element."""
+"""Number that padding puts into an array of positions, where there is no element."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A node with the constants that it needs."""
+    """A node that moves elements, with access to its constant inputs."""
 
     node: OnnxNode
     opset: int
     whole_numbers: Callable[[int], list[int] | None]
-    """Function from the position of an input to constant whole numbers; None if left out."""
+    """Function that returns an input as constant whole numbers, by its position; None if
+    left out.
+    """
     constant: Callable[[int], Constant | None]
-    """Function from the position of an input to a constant; None if left out."""
+    """Function that returns an input as a constant, by its position; None if left out."""
 
     def given(self, name: str, position: int) -> list[int] | None:
-        """Return an attribute of old versions of an operator, or the input in new versions."""
+        """Return whole numbers from an attribute, in old versions of an operator, or else
+        an input.
+        """
         if name in self.node.attributes:
             return list(self.node.integers(name))
         return self.whole_numbers(position)
 
 
 def move_elements(call: Call, x: Constant) -> list[Constant]:
-    """Return the results for the array `x`; raise ModelError if its shape does not fit."""
+    """Return the node's results for the array `x`; raise ModelError if its shape does not fit."""
     try:
-        # numpy makes plain numbers of arrays without dimensions.
+        # numpy makes plain numbers of arrays without dimensions, so they become arrays again.
         results = [np.asarray(each) for each in ELEMENT_MOVES[call.node.kind](call, x)]
     except (ValueError, IndexError, OverflowError) as error:
         if isinstance(error, ModelError):
@@ -83,7 +87,7 @@ def _slice(call: Call, x: Constant) -> list[Constant]:
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         place = checked_axis(axis, x.ndim)
         size = x.shape[place]
-        # Backwards, Python needs None for an end before the first element.
+        # With a negative step, Python needs None for an end before the first element.
         last = None if step < 0 and end < -size else end
         index[place] = slice(start, last, step)
     return [x[tuple(index)]]
@@ -183,11 +187,13 @@ _ROUNDED: Mapping[str, Callable[[Any], Any]] = {
     "floor": np.floor,
     "ceil": np.ceil,
 }
-"""Functions that choose the nearest of two pixels, by the name of the mode."""
+"""Functions that choose one of the two pixels beside a place, by the name of the mode."""
 
 
 def _resize(call: Call, x: Constant) -> list[Constant]:
-    """Resize to the nearest pixels; ONNX Runtime calculates their places in float32."""
+    """Resize an array to the nearest pixels; places are calculated in float32 as in ONNX
+    Runtime.
+    """
     node = call.node
     if node.text("mode", "nearest") != "nearest":
         raise ModelError("a mode other than nearest is not supported")
@@ -226,7 +232,7 @@ def _scales_and_sizes(call: Call, x: Constant) -> tuple[list[np.float32], list[i
 
 
 def _places(mode: str, out: int, size: int, scale: np.float32) -> Any:
-    """Return the place of each of `out` pixels among `size` pixels."""
+    """Return the place of each of a result's `out` pixels along an axis of `size` pixels."""
     numbers, half = np.arange(out, dtype=np.float32), np.float32(0.5)
     match mode:
         case "asymmetric":
@@ -252,4 +258,4 @@ ELEMENT_MOVES: Mapping[str, Callable[[Call, Any], list[Any]]] = {
     "Split": _split,
     "Tile": _tile,
 }
-"""Functions that move elements, by the kind of node."""
+"""Functions that move the elements of an array, by the kind of node."""

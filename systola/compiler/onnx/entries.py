@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The entries for names of tensors while a model is translated.
+"""The meanings of tensors' names while an ONNX model is translated.
 
 Constants are numpy arrays. Between DequantizeLinear and QuantizeLinear the model has float32, which
-the machine never sees: these tensors only note operations on codes.
+the machine never sees: entries for such tensors only note operations on codes.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from systola.compiler.operations import Value
 
 @dataclass(frozen=True)
 class Codes:
-    """A tensor of int8 or uint8 that is calculated."""
+    """A calculated tensor of codes, int8 or uint8."""
 
     value: Value
-    """Value with the elements in their storage order, int8, in any shape."""
+    """Value on the machine, of int8, with the elements in their storage order and in any shape."""
     shape: tuple[int, ...]
-    """Shape of the tensor."""
+    """Shape of the tensor in the model."""
     layout: Layout
     unsigned: bool
 
 
 @dataclass(frozen=True)
 class Dequantised:
-    """A tensor of numbers that are a function of codes, element by element."""
+    """A tensor of float32 that is a function of codes, element by element."""
 
     codes: Codes
     quantisation: Quantisation
     """Quantisation of the codes."""
     curve: NDArray[np.float32] | None = None
-    """Numbers that the codes stand for, for all codes; None if the quantisation gives them."""
+    """Numbers for all codes; None if the quantisation gives the numbers."""
 
     @property
     def numbers(self) -> NDArray[np.float32]:
-        """Return the numbers for all codes."""
+        """Return the numbers for all codes, in the order of CODES."""
         return self.quantisation.numbers if self.curve is None else self.curve
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The bounds of numbers, from Relu or Clip."""
+    """The bounds of a result's numbers, which a Relu or Clip after the operator sets."""
 
     low: float = -np.inf
     high: float = np.inf
@@ -57,31 +57,31 @@ class Limits:
 
 @dataclass(frozen=True)
 class Pending:
-    """A result that the machine calculates once its quantisation is known."""
+    """A result that the machine can calculate only when the result's quantisation is known."""
 
     shape: tuple[int, ...]
     finish: Callable[[Quantisation, Limits], Codes]
     limits: Limits = Limits()
-    """Bounds by Relu or Clip after the operator."""
+    """Bounds of the result, from a Relu or Clip after the operator."""
     numbers: Callable[[], HostArray] | None = None
-    """Function that calculates the tensor in float32 on the host, if possible."""
+    """Function that calculates the result in float32 on the host; None if this is not possible."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """A set of constants with scales: the codes that a DequantizeLinear of constants takes."""
+    """A set of constant codes with scales, as a DequantizeLinear of constants takes it."""
 
     codes: Constant
     """Codes in int8, uint8 or int32, as the model has them."""
     scales: NDArray[np.float32]
-    """One scale, or one for each element along `axis`."""
+    """Scales of the codes: a single scale, or one for each element along `axis`."""
     zero_points: NDArray[np.int64]
-    """Zero points, one for each scale."""
+    """Zero points of the codes, one for each scale."""
     axis: int
 
     @property
     def numbers(self) -> NDArray[np.float32]:
-        """Return the numbers that the codes stand for."""
+        """Return the constants as numbers of float32, for which the codes stand."""
         shape = [1] * self.codes.ndim
         if self.scales.size > 1:
             shape[self.axis] = -1
@@ -93,7 +93,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class HostArray:
-    """A tensor on the host, of another type than int8."""
+    """A tensor on the host, of a type other than int8."""
 
     value: Value
     """Value on the host, in the tensor's shape."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fit of requantisation to sums and their required results, rounding SINGLE.
+"""A fit of the machine's requantisation to sums and their required results.
 
-A sum s becomes at least j if (s + bias) * q >= a(j), with a(j) = (2 j - 1) * 2^(30 - shift). So
-each sum and its result bound q or the bias. The fit takes numbers that violate as few bounds as
-possible.
+With SINGLE rounding, a sum s becomes at least j if (s + bias) * q >= a(j). Here a(j) is (2 j - 1) *
+2^(30 - shift). So each sum and its result bound q or the bias. The fit takes numbers that violate
+as few bounds as possible.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ from systola.compiler.errors import ModelError
 from systola.compiler.layer import MAX_LEFT, MAX_RIGHT
 
 _CANDIDATES = (0, -1, 1)
-"""Differences from the nearest multiplier that are tried, each with a fitting bias."""
+"""Distances from the nearest multiplier at which multipliers are tried, each with a fitting
+bias.
+"""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A requantisation that comes close to a model's; `differing` is the number of unequal sums."""
+    """A requantisation that comes close to a model's; `differing` is the number of unequal
+    results.
+    """
 
     multiplier: int
     shift: int
@@ -33,17 +37,20 @@ class Fit:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A table of the required results of sums, without zero point."""
+    """A table of sums and their required results, which are without zero point."""
 
     sums: NDArray[np.int64]
     results: NDArray[np.int64]
     low: int
-    """Bound of results, which are clamped to `low` to `high`."""
+    """Least result; results are clamped to `low` to `high`."""
     high: int
 
 
 def nearest_multiplier(value: float) -> tuple[int, int]:
-    """Return (q, shift) with value = q * 2^(shift - 31), q below 2^31, shift as in a parameter."""
+    """Return (q, shift) such that q * 2^(shift - 31) is nearest to `value`.
+
+    q is below 2^31, and shift is in the range of a parameter entry.
+    """
     if not 0 < value < 2.0**MAX_LEFT:
         raise ModelError(f"its effective scale {value:.6g} is too large or too small")
     shift = max(math.frexp(value)[1], -MAX_RIGHT)
@@ -51,7 +58,10 @@ def nearest_multiplier(value: float) -> tuple[int, int]:
 
 
 def fit_bias(wanted: Wanted, scale: float) -> Fit:
-    """Fit a scale near to `scale` with a bias, for sums that are much finer than results."""
+    """Return a fit with a multiplier near to `scale` and a bias.
+
+    The sums must be much finer than the results.
+    """
     q, shift = nearest_multiplier(scale)
     lower, upper = wanted.results > wanted.low, wanted.results < wanted.high
     best = Fit(q, shift, 0, wanted.sums.size + 1)
@@ -68,13 +78,13 @@ def fit_bias(wanted: Wanted, scale: float) -> Fit:
 
 
 def fit_multiplier(wanted: Wanted, scale: float) -> Fit:
-    """Fit a scale near to `scale`, without a bias."""
+    """Return a fit with a multiplier near to `scale`, without a bias."""
     q, shift = nearest_multiplier(scale)
     sums, results = wanted.sums, wanted.results
     lower, upper = results > wanted.low, results < wanted.high
     positive, negative = sums > 0, sums < 0
     a, b = _thresholds(results, shift), _thresholds(results + 1, shift)
-    # The least and the greatest q with a <= s * q < b.
+    # The bounds are the least and the greatest q with a <= s * q < b.
     least = np.concatenate([_up(a, sums, lower & positive), _down(-b, -sums, upper & negative) + 1])
     greatest = np.concatenate(
         [_up(b, sums, upper & positive) - 1, _down(-a, -sums, lower & negative)]
@@ -86,7 +96,7 @@ def fit_multiplier(wanted: Wanted, scale: float) -> Fit:
 
 
 def _thresholds(results: NDArray[np.int64], shift: int) -> NDArray[np.int64]:
-    # Beyond 2^62 no product of sum and multiplier comes near.
+    # No product of sum and multiplier comes near to 2^62, so thresholds are clipped there.
     exact = np.ldexp((2 * results - 1).astype(np.float64), 30 - shift)
     return np.clip(exact, -(2.0**62), 2.0**62).astype(np.int64)
 
@@ -104,9 +114,10 @@ def _up(a: NDArray[np.int64], b: NDArray[np.int64], chosen: NDArray[np.bool_]) -
 def _least_violated(
     least: NDArray[np.int64], greatest: NDArray[np.int64], near: int
 ) -> tuple[int, int]:
-    """Return the number that violates as few of these bounds as possible, and their count.
+    """Return the number that violates as few of the bounds as possible, and the count of these.
 
-    Of several such numbers the nearest to `near` is taken.
+    The bounds are `least` and `greatest` numbers. Of several such numbers the nearest to `near` is
+    taken.
     """
     least, greatest = np.sort(least), np.sort(greatest)
     candidates = np.unique(np.concatenate([[near], least, greatest]))

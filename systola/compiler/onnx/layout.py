@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The storage order of a tensor's elements, as opposed to the order of its shape.
+"""The storage order of a tensor's elements, as opposed to the order of the tensor's shape.
 
 ONNX has the channels of a feature map before rows and columns, the machine after them. A
 transposition or a change of shape only changes the storage order that the compiler notes. Elements
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Layout:
-    """A layout: the factors of the number of elements, and the order in which they vary.
+    """A storage order: factors of a tensor's number of elements, and the order in which they vary.
 
     An element's number, counted in the order of the tensor's shape, has one digit for each factor.
     The first digit is the most significant. The same digits, taken in the order `order`, make
@@ -27,11 +27,11 @@ class Layout:
     """
 
     factors: tuple[int, ...]
-    """Factors of the number of elements, all above 1."""
+    """Factors of the tensor's number of elements, all above 1."""
     order: tuple[int, ...]
 
     def divided(self, shape: Sequence[int]) -> Layout | None:
-        """Return the layout with factors split so that each dimension of `shape` is a product of
+        """Return the same layout with factors split so that each size in `shape` is a product of
         some.
 
         Returns None if the factors cannot be split in this way.
@@ -48,7 +48,7 @@ class Layout:
         return Layout(factors, tuple(part for factor in self.order for part in parts[factor]))
 
     def axes(self, shape: Sequence[int]) -> list[list[int]]:
-        """Return for each dimension of `shape` the numbers of the factors that it is a product of.
+        """Return for each dimension of `shape` the numbers of the factors with its size as product.
 
         The factors must be divided for this shape, as `divided` does.
         """
@@ -59,7 +59,9 @@ class Layout:
         ]
 
     def ordered(self, shape: Sequence[int], axes: Sequence[int]) -> Layout:
-        """Return the layout with the dimensions of `shape` stored in the order `axes`."""
+        """Return the layout of the same tensor with the dimensions of `shape` stored in the order
+        `axes`.
+        """
         parts = self.axes(shape)
         return Layout(self.factors, tuple(part for axis in axes for part in parts[axis]))
 
@@ -78,18 +80,18 @@ class Layout:
 
     @property
     def stored_factors(self) -> tuple[int, ...]:
-        """Return the factors in the order of storage."""
+        """Return the layout's factors in the order of storage."""
         return tuple(self.factors[part] for part in self.order)
 
     @property
     def numbers(self) -> NDArray[np.int64]:
-        """Return for each place in storage the number of the element there."""
+        """Return for each place in storage the number of the tensor's element in this place."""
         count = np.arange(math.prod(self.factors), dtype=np.int64)
         return count.reshape(self.factors).transpose(self.order).reshape(-1)
 
 
 def plain(shape: Sequence[int]) -> Layout:
-    """Return the layout of elements stored in the order of the shape."""
+    """Return the layout of a tensor with elements stored in the order of its shape."""
     factors = tuple(size for size in shape if size > 1)
     return Layout(factors, tuple(range(len(factors))))
 
@@ -100,5 +102,5 @@ def stored(shape: Sequence[int], axes: Sequence[int]) -> Layout:
 
 
 def _tails(shape: Sequence[int]) -> list[int]:
-    """Return the product of all sizes, of all but the first, and so on, up to 1 for no sizes."""
+    """Return the products of all sizes, of all but the first, and so on, down to 1 for no sizes."""
     return [*accumulate(reversed(shape), lambda a, b: a * b, initial=1)][::-1]

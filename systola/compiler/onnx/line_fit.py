@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fit of weight, bias and multiplier to a line over all codes, rounding SINGLE.
+"""A fit of the machine's weight, bias and multiplier to a straight line over all codes.
 
-The machine makes floor((weight * code + bias) * m + 1/2), clamped to the codes. A weight of 7 bits
-times the code is finer than a code, so a bias puts the line between two results as well.
+The machine makes floor((weight * code + bias) * m + 1/2), with SINGLE rounding, clamped to the
+codes. A weight of 7 bits times the code is finer than a code, so a bias puts the line between two
+results as well.
 """
 
 from __future__ import annotations
@@ -18,30 +19,30 @@ from systola.compiler.onnx.numbers import CODES
 
 _MOST_WEIGHT, _MOST_BIAS = 127, 1 << 30
 _BESIDE = (0, -1, 1)
-"""Distances from the nearest bias that are tried."""
+"""Distances from the nearest bias at which other biases are tried."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line: the machine's numbers for one channel."""
+    """A straight line in one channel, as the machine's weight, bias, multiplier and shift."""
 
     weight: int
     bias: int
     multiplier: int
     shift: int
-    """Exponent, as in a parameter."""
+    """Exponent of the multiplier, in the units of a parameter entry."""
 
 
 @dataclass(frozen=True)
 class WantedLine:
-    """A line with the results that it must have."""
+    """A straight line over all codes, with the rounded results that the machine must give."""
 
     results: NDArray[np.int64]
-    """Results of all codes, less the zero point."""
+    """Wanted results for all codes, less the zero point."""
     used: NDArray[np.bool_]
-    """Codes that occur; the results of others do not matter."""
+    """True for each code that occurs; the results of other codes do not matter."""
     low: int
-    """Bound of results, which are clamped to `low` to `high`."""
+    """Least result; results are clamped to `low` to `high`."""
     high: int
     slope: float
     """Increase of the result from one code to the next."""
@@ -50,10 +51,10 @@ class WantedLine:
 
 
 def fit_line(wanted: WantedLine) -> Line | None:
-    """Return a line with all the wanted results, or None if no line that is tried has them."""
+    """Return a line that gives all wanted results, or None if the search finds no such line."""
     results = wanted.results[wanted.used]
     if bool((results == results[0]).all()):
-        # (1 * 2^30) * 2^(1 - 31) = 1
+        # The multiplier and shift make a factor of (1 * 2^30) * 2^(1 - 31) = 1.
         return Line(0, int(results[0]), 1 << 30, 1)
     if not np.isfinite(wanted.slope) or wanted.slope == 0:
         return None
@@ -76,7 +77,9 @@ def fit_line(wanted: WantedLine) -> Line | None:
 
 
 def _widest(wanted: WantedLine, sums: NDArray[np.int64]) -> tuple[int, float]:
-    """Return the row of `sums` that leaves most room for its scale, and the middle of the room."""
+    """Return the row of `sums` with the widest range of possible scales, and the middle of the
+    range.
+    """
     up = wanted.used & (wanted.results > wanted.low)
     down = wanted.used & (wanted.results < wanted.high)
     positive, negative = sums > 0, sums < 0
@@ -91,7 +94,7 @@ def _widest(wanted: WantedLine, sums: NDArray[np.int64]) -> tuple[int, float]:
         np.where(positive & down, below, np.inf).min(axis=1),
         np.where(negative & up, above, np.inf).min(axis=1),
     )
-    # A sum of 0 has the result 0 with any scale.
+    # A sum of 0 has the result 0 with any scale, so another wanted result excludes its row.
     zero = int(np.clip(0, wanted.low, wanted.high))
     wrong = (wanted.used & (sums == 0) & (wanted.results != zero)).any(axis=1)
     room = np.where(wrong, -np.inf, (greatest - least) / np.maximum(least, 1e-30))
@@ -100,6 +103,6 @@ def _widest(wanted: WantedLine, sums: NDArray[np.int64]) -> tuple[int, float]:
 
 
 def _rounded(line: Line) -> NDArray[np.int64]:
-    """Return the results of all codes, without bounds."""
+    """Return the results of a line for all codes, not clamped."""
     sums = (line.weight * CODES + line.bias) * line.multiplier
     return (sums + (1 << (30 - line.shift))) >> (31 - line.shift)

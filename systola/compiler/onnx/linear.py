@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The common part of convolutions and products: from sums with weights to codes."""
+"""The common part of convolutions and products: the conversion of sums with weights to codes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from systola.compiler.quantise import folded_bias
 
 @dataclass(frozen=True)
 class Linear:
-    """An operator that multiplies by weights."""
+    """An operator that multiplies its source by weights and adds a bias."""
 
     source: Codes
     quantisation: Quantisation
     """Quantisation of the source."""
     weights: NDArray[np.int64]
-    """Weights without their zero points; the last axis counts the results."""
+    """Weights less their zero points; the last axis counts the results."""
     scales: NDArray[np.float32]
     """Scale of the source times scales of the weights: one for each result, or one for all."""
     bias: NDArray[np.int64]
@@ -35,7 +35,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class LinearOutput:
-    """A conversion of sums to codes."""
+    """A conversion of an operator's sums to codes."""
 
     requantisation: Requantisation
     table: NDArray[np.int64] | None
@@ -45,7 +45,7 @@ class LinearOutput:
 def linear_output(
     scope: Scope, linear: Linear, quantisation: Quantisation, limits: Limits
 ) -> LinearOutput:
-    """Return the requantisation of sums over all but the last axis of the weights."""
+    """Return the conversion to codes of an operator's sums, each over the weights of one result."""
     weights = linear.weights.reshape(-1, linear.weights.shape[-1])
     zero_point = linear.quantisation.zero_point
     ends = weights * (-128 - zero_point), weights * (127 - zero_point)

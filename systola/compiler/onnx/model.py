@@ -17,33 +17,35 @@ Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | Constant
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """A node with one operation."""
+    """A node of an ONNX model, with one operation."""
 
     index: int
-    """Position in the model, counted from 0."""
+    """Position of the node in the model, counted from 0."""
     kind: str
     """Operator, such as Conv, without its domain."""
     name: str
     inputs: tuple[str, ...]
-    """Names of tensors; empty for a missing optional tensor."""
+    """Names of the input tensors; empty for a missing optional tensor."""
     outputs: tuple[str, ...]
     attributes: Mapping[str, Attribute]
-    """Attributes that are numbers, lists of numbers, text or tensors."""
+    """Attributes of the node that are numbers, lists of numbers, text or tensors."""
 
     def __str__(self) -> str:
         return f"node {self.index} ({self.kind}{f' {self.name!r}' if self.name else ''})"
 
     def integer(self, name: str, default: int) -> int:
-        """Return an attribute that is a whole number; raise ModelError if it is not."""
+        """Return an attribute as a whole number, or `default`; raise ModelError for another
+        type.
+        """
         value = self.attributes.get(name, default)
         if not isinstance(value, int):
             raise ModelError(f"its attribute '{name}' is not a whole number")
         return value
 
     def integers(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        """Return an attribute that is a list of whole numbers.
+        """Return an attribute as a list of whole numbers.
 
-        Raises ModelError if it is no such list, or missing.
+        Raises ModelError if the attribute is no such list, or missing without a default.
         """
         value = self.attributes.get(name, default)
         if value is None:
@@ -53,14 +55,16 @@ class OnnxNode:
         return tuple(int(item) for item in value)
 
     def number(self, name: str, default: float) -> float:
-        """Return an attribute that is a finite number; raise ModelError if it is not."""
+        """Return an attribute as a finite number, or `default`; raise ModelError for
+        another type.
+        """
         value = self.attributes.get(name, default)
         if not isinstance(value, (int, float)) or not np.isfinite(value):
             raise ModelError(f"its attribute '{name}' is not a number")
         return float(value)
 
     def text(self, name: str, default: str) -> str:
-        """Return an attribute that is text; raise ModelError if it is not."""
+        """Return an attribute as text, or `default`; raise ModelError for another type."""
         value = self.attributes.get(name, default)
         if not isinstance(value, str):
             raise ModelError(f"its attribute '{name}' is not text")
@@ -69,23 +73,23 @@ class OnnxNode:
 
 @dataclass(frozen=True)
 class OnnxInput:
-    """An input that the user gives."""
+    """An input of an ONNX model, which the user gives."""
 
     name: str
     dtype: str
-    """Type in numpy's spelling."""
+    """Type of the elements in numpy's spelling."""
     shape: tuple[int, ...]
     """Shape; a first dimension that the model leaves open is 1."""
 
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """A model in which each node takes only tensors that exist before it."""
+    """An ONNX model in which each node takes only tensors that exist before the node."""
 
     opset: int
-    """Version of the operators that are not ONNX Runtime's own."""
+    """Version of the set of standard operators, without ONNX Runtime's own operators."""
     inputs: tuple[OnnxInput, ...]
     outputs: tuple[str, ...]
     constants: Mapping[str, Constant]
-    """Initialisers by name."""
+    """Constant tensors of the model, called initialisers, by name."""
     nodes: tuple[OnnxNode, ...]

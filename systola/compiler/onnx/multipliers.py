@@ -17,7 +17,7 @@ from systola.compiler.onnx.numbers import Quantisation
 from systola.compiler.quantise import MAX_STEPS, NO_SCALE, fitted_multipliers
 
 _FURTHEST = 1 << 40
-"""Sum that stands for all sums beyond 32 bits."""
+"""Number that stands for all sums beyond 32 bits."""
 
 
 def code_limits(quantisation: Quantisation, limits: Limits) -> tuple[int, int]:
@@ -34,7 +34,7 @@ def runtime_multipliers(
     least_result: int,
     greatest_result: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
-    """Return multipliers, shifts and whether they are exact, as fitted_multipliers has them.
+    """Return multipliers, shifts and whether they are exact, in the format of fitted_multipliers.
 
     `least_result` and `greatest_result` are the bounds of the result without its zero point.
     """
@@ -53,15 +53,18 @@ def runtime_multipliers(
 
 
 def rounded_product(sums: NDArray[np.int64], scale: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return ONNX Runtime's results of sums, without zero point and bounds."""
+    """Return ONNX Runtime's results for sums, without zero point and bounds."""
     with np.errstate(over="ignore"):
         return np.rint(sums.astype(np.float32) * scale)
 
 
 def _first_sums(scale: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return for each step j the least positive sum with a result of at least j, by bisection."""
+    """Return for each result j from 1 on the least positive sum that gives at least j.
+
+    The sums are found by bisection.
+    """
     steps = np.arange(1, MAX_STEPS + 1)
-    # float32 holds sums and products to one part in 2^24.
+    # float32 holds sums and products to one part in 2^24, which bounds the search.
     near = np.minimum((steps - 0.5) / scale.astype(np.float64), _FURTHEST)
     below = np.maximum(np.floor(near * (1 - 2.0**-22)) - 2, 0).astype(np.int64)
     above = np.ceil(near * (1 + 2.0**-22)).astype(np.int64) + 2

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """QuantizeLinear and DequantizeLinear, exactly as ONNX Runtime calculates them in float32.
 
-Codes are the machine's, int8: a uint8 of the model is 128 more, and so is its zero point.
+Codes are int8, as the machine has them. If the model has uint8, its codes and zero points are 128
+more.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CODES = np.arange(-128, 128, dtype=np.int64)
-"""All codes, in the order of tables of numbers."""
+"""All codes of int8, in the order in which tables of numbers have their entries."""
 
 
 @dataclass(frozen=True)
@@ -21,17 +22,17 @@ class Quantisation:
 
     scale: np.float32
     zero_point: int
-    """Zero point in codes of the machine."""
+    """Zero point as an int8, also for a model with uint8."""
     unsigned: bool
-    """True if the model has uint8 here."""
+    """True if the model has uint8 codes with this quantisation."""
 
     @property
     def numbers(self) -> NDArray[np.float32]:
-        """Return the numbers that all codes stand for."""
+        """Return the numbers for which the codes stand, in the order of CODES."""
         return self.scale * (CODES - self.zero_point).astype(np.float32)
 
     def codes(self, numbers: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return the codes of numbers."""
+        """Return the code of each number, rounded and clamped."""
         with np.errstate(over="ignore", invalid="ignore"):
             steps = np.rint(numbers / self.scale)
         # A not-a-number compares as false, and becomes the least code.
@@ -39,5 +40,5 @@ class Quantisation:
         return np.clip(steps.astype(np.int64) + self.zero_point, -128, 127)
 
     def same(self, other: Quantisation) -> bool:
-        """Return whether codes mean the same to the machine."""
+        """Return whether codes stand for the same numbers with both quantisations."""
         return self.scale == other.scale and self.zero_point == other.zero_point

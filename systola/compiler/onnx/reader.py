@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reader of ONNX models.
 
-The package `onnx` reads the file and checks it. It is imported when it is needed, because this
-takes long. Errors that it does not find are found here.
+The package `onnx` reads the file and checks it. It is imported only when it is needed, because its
+import takes long. Errors that the package does not find are found here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from systola.compiler.printable import printable
 
 DOMAINS = ("", "ai.onnx", "com.microsoft")
 LEAST_OPSET = 10
-"""First version of the operators with QuantizeLinear."""
+"""First version of the standard operators that has QuantizeLinear."""
 _MAX_DIMENSIONS = 8
 _MAX_SIZE = 1 << 31
 _NAME_LENGTH = 200
@@ -34,7 +34,7 @@ _FIELDS: Mapping[str, str] = {
     "UINT8": "int32_data",
     "BOOL": "int32_data",
 }
-"""Names of the fields with a tensor's content if it is not raw bytes, by the type."""
+"""Names of the fields with a tensor's content if it is not raw bytes, by the element type."""
 ELEMENT_TYPES: Mapping[str, str] = {
     "FLOAT": "float32",
     "DOUBLE": "float64",
@@ -44,14 +44,14 @@ ELEMENT_TYPES: Mapping[str, str] = {
     "UINT8": "uint8",
     "BOOL": "bool",
 }
-"""Names of types in numpy, by their names in ONNX."""
+"""numpy's names of element types, by ONNX's names of these types."""
 
 
 def read_onnx(content: bytes) -> OnnxModel:
     """Return the model in the content of an .onnx file.
 
     Raises ModelError for a file that is no such model, is damaged, or keeps its weights elsewhere.
-    It also refuses functions, sparse tensors and unknown sizes.
+    Functions, sparse tensors and unknown sizes are refused, too.
     """
     # The package has no type information that pyright could use, so its objects are Any.
     onnx: Any = import_module("onnx")
@@ -71,7 +71,7 @@ def read_onnx(content: bytes) -> OnnxModel:
     try:
         onnx.checker.check_model(model)
     except UnicodeDecodeError:
-        # Its message quotes a name that is no text.
+        # The error's message quotes a name that is no text, so it cannot be shown.
         raise ModelError(_DAMAGED) from None
     except onnx.checker.ValidationError as error:
         reason = _printable(str(error).strip().split("\n")[0])
@@ -90,7 +90,10 @@ def read_onnx(content: bytes) -> OnnxModel:
 
 
 def inferred_shapes(content: bytes) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of results that ONNX itself infers for a file that read_onnx takes."""
+    """Return the known shapes of results, inferred by the package `onnx` for a file's content.
+
+    read_onnx must have accepted the file.
+    """
     onnx: Any = import_module("onnx")
     try:
         graph = onnx.shape_inference.infer_shapes(onnx.ModelProto.FromString(content)).graph
@@ -120,7 +123,9 @@ class _Reader:
         self._kinds = {number: name for name, number in onnx.AttributeProto.AttributeType.items()}
 
     def constant(self, tensor: Any) -> Constant:
-        """Return the content of a tensor."""
+        """Return the content of a constant tensor; raise ModelError if it is damaged or
+        unsupported.
+        """
         name = _printable(tensor.name)
         kind = self._types.get(tensor.data_type, f"type {tensor.data_type}")
         if kind not in ELEMENT_TYPES:
@@ -138,7 +143,7 @@ class _Reader:
         data = getattr(tensor, _FIELDS[kind])
         if len(data) != size:
             raise ModelError(f"tensor '{name}' should have {size} elements, it has {len(data)}")
-        # The conversion of some not-a-numbers warns.
+        # numpy warns when it converts some not-a-numbers.
         with np.errstate(invalid="ignore"):
             values = np.array(data, np.float64 if dtype.kind == "f" else np.int64)
         if dtype.kind in "iu":
@@ -149,7 +154,7 @@ class _Reader:
             return values.astype(dtype).reshape(shape)
 
     def input(self, value: Any) -> OnnxInput:
-        """Return an input of the model."""
+        """Return an input of the model; raise ModelError if it is not supported."""
         name = _printable(value.name)
         tensor = value.type.tensor_type
         kind = self._types.get(tensor.elem_type, f"type {tensor.elem_type}")
@@ -168,7 +173,7 @@ class _Reader:
         return OnnxInput(_text(value.name), ELEMENT_TYPES[kind], tuple(shape))
 
     def node(self, index: int, node: Any) -> OnnxNode:
-        """Return a node with the attributes that any supported operator has."""
+        """Return a node, with attributes only of types that supported operators have."""
         attributes: dict[str, Attribute] = {}
         result = OnnxNode(
             index,
@@ -206,10 +211,10 @@ class _Reader:
 
 
 def _text(name: str | bytes) -> str:
-    """Return a name of the file; the package gives bytes if it is no text."""
+    """Return a name in the file as text; the package gives bytes for a name that is no text."""
     return name.decode(errors="replace") if isinstance(name, bytes) else name
 
 
 def _printable(name: str | bytes) -> str:
-    """Return the start of a name of the file, in printable form."""
+    """Return the start of a name in the file, in printable form."""
     return printable(_text(name)[:_NAME_LENGTH])

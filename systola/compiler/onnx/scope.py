@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of a translation that one node of an ONNX model may read and add to."""
+"""The state of a translation, which each node of an ONNX model may read and add to."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SMALLEST_SCALE, LARGEST_SCALE = 1e-15, 1e15
 
 
 class Scope:
-    """A scope with the tensors so far, and the operations that calculate them.
+    """A collector of the tensors defined so far, and of the operations that calculate them.
 
     All methods raise ModelError for an unsupported node.
     """
@@ -44,7 +44,7 @@ class Scope:
     def __init__(
         self, opset: int, repeat: int, shapes: Mapping[str, tuple[int, ...]] | None = None
     ) -> None:
-        """Create a scope.
+        """Create a scope without tensors.
 
         A sample of the model has `repeat` samples of its own, which the translation separates.
         `shapes` has known shapes of results as they are in the model, with all of these samples.
@@ -56,14 +56,14 @@ class Scope:
         self.inexact_channels = 0
         self._entries: dict[str, Entry] = {}
         self._from_host: set[Value] = set()
-        """Values that the host has before the machine."""
+        """Values that the host has without the machine's work."""
         self._moved: dict[tuple[Value, tuple[int, ...], tuple[int, ...]], Value] = {}
         self._reshaped: dict[tuple[Value, tuple[int, ...]], Value] = {}
         self._first_shape: dict[Value, Value] = {}
-        """For each value that only has another shape: the first value with the same elements."""
+        """First value with the same elements, for each value that is only a change of shape."""
 
     def define(self, name: str, entry: Entry) -> None:
-        """Define the tensor `name`."""
+        """Define the tensor `name` by an entry."""
         if isinstance(entry, Codes | Dequantised | HostArray | Pending | Weights):
             shape = entry_shape(entry)
             constant = isinstance(entry, Weights)
@@ -74,7 +74,7 @@ class Scope:
             if times > 1:
                 self._check_samples(name, shape)
         else:
-            # numpy makes plain numbers of arrays without dimensions.
+            # numpy makes plain numbers of arrays without dimensions, so they become arrays again.
             entry = np.asarray(entry)
         self._entries[name] = entry
 
@@ -85,7 +85,7 @@ class Scope:
             raise ModelError("it mixes samples")
 
     def add_input(self, value: Value) -> None:
-        """Note that the user gives a value."""
+        """Note that the user gives `value`, so that the host has it."""
         self._from_host.add(value)
 
     def result(self, node: OnnxNode, entry: Entry) -> None:
@@ -93,26 +93,26 @@ class Scope:
         self.define(node.outputs[0], entry)
 
     def entry(self, node: OnnxNode, position: int) -> Entry:
-        """Return an input of a node."""
+        """Return the entry of a node's input; raise ModelError if the input is missing."""
         found = self.optional(node, position)
         if found is None:
             raise ModelError(f"its input {position} is missing")
         return found
 
     def optional(self, node: OnnxNode, position: int) -> Entry | None:
-        """Return an input of a node, None if it is left out."""
+        """Return the entry of a node's input, or None if the input is left out."""
         if position >= len(node.inputs) or not node.inputs[position]:
             return None
         return self.named(node.inputs[position])
 
     def named(self, name: str) -> Entry:
-        """Return the tensor `name`."""
+        """Return the entry of the tensor `name`."""
         if name not in self._entries:
             raise ModelError(f"its input {name!r} is nothing that is supported")
         return self._entries[name]
 
     def constant(self, node: OnnxNode, position: int) -> Constant:
-        """Return an input that must be a constant."""
+        """Return a node's input that must be a constant."""
         entry = self.entry(node, position)
         if isinstance(entry, Weights):
             return entry.numbers
@@ -121,28 +121,33 @@ class Scope:
         return entry
 
     def integers(self, node: OnnxNode, position: int) -> list[int]:
-        """Return an input that must be a constant list of whole numbers, or a single number."""
+        """Return a node's input that must be a constant list of whole numbers, or a single
+        number.
+        """
         array = self.constant(node, position)
         if array.dtype.kind not in "iu" or array.size > 64:
             raise ModelError(f"its input {position} must be a short list of whole numbers")
         return [int(value) for value in array.reshape(-1).tolist()]
 
     def dequantised(self, node: OnnxNode, position: int) -> Dequantised:
-        """Return an input that comes from a DequantizeLinear."""
+        """Return a node's input that must come directly from a DequantizeLinear."""
         entry = self.entry(node, position)
         if not isinstance(entry, Dequantised) or entry.curve is not None:
             raise ModelError(f"its input {position} must come from a DequantizeLinear")
         return entry
 
     def codes(self, node: OnnxNode, position: int) -> Codes:
-        """Return an input that is calculated and quantised."""
+        """Return a node's input that must be a calculated tensor of codes."""
         entry = self.entry(node, position)
         if not isinstance(entry, Codes):
             raise ModelError(f"its input {position} must be a calculated tensor of int8 or uint8")
         return entry
 
     def quantisation(self, node: OnnxNode, scale: int, zero_point: int) -> Quantisation:
-        """Return the quantisation from the inputs at two positions: a scale and a zero point."""
+        """Return the quantisation that a node's inputs give: a scale and a zero point.
+
+        The arguments are the positions of the two inputs.
+        """
         scales, zero_points, unsigned = self.scales(node, scale, zero_point)
         if scales.size != 1:
             raise ModelError("it needs one scale, not one for each channel")
@@ -151,7 +156,7 @@ class Scope:
     def scales(
         self, node: OnnxNode, scale: int, zero_point: int, dtype: str = "uint8"
     ) -> tuple[NDArray[np.float32], NDArray[np.int64], bool]:
-        """Return scales, as many zero points, and whether the codes are uint8.
+        """Return a node's scales, as many zero points, and whether the codes are uint8.
 
         Channels without weights have a scale of 0 or almost 0. `dtype` is the type of the codes if
         there is no zero point.
@@ -174,7 +179,7 @@ class Scope:
         return scales, zero_points, dtype == "uint8"
 
     def add(self, item: Node | HostStage) -> None:
-        """Append an operation."""
+        """Append an operation, and note whether the host has its result."""
         self.items.append(item)
         if isinstance(item, HostStage) or (
             isinstance(item, Reshape) and item.source in self._from_host
@@ -200,7 +205,7 @@ class Scope:
         *,
         to_host: bool = False,
     ) -> Value:
-        """Return the elements with the tensor's dimensions in the order `axes`, in a new shape.
+        """Return the tensor's elements with its dimensions in the order `axes`, in a new shape.
 
         If the elements are stored in another order, operations are added that move them. `user`
         names the operator that takes the value. With `to_host` the host takes the value.
@@ -213,7 +218,7 @@ class Scope:
         return self._in_order(user, codes.value, layout, wanted, shape, to_host=to_host)
 
     def in_order_of_shape(self, user: object, codes: Codes) -> Codes:
-        """Return the tensor stored in the order of its shape."""
+        """Return the tensor with its elements stored in the order of its shape."""
         layout = plain(codes.shape)
         value = self._in_order(user, codes.value, codes.layout, layout, codes.shape)
         return replace(codes, value=value, layout=layout)
@@ -221,7 +226,9 @@ class Scope:
     def stored_like(
         self, user: object, codes: Codes, layout: Layout, shape: tuple[int, ...]
     ) -> Value:
-        """Return the elements in the order of `layout`, in a new shape."""
+        """Return the tensor's elements stored in the order of `layout`, as a value of shape
+        `shape`.
+        """
         return self._in_order(user, codes.value, codes.layout, layout, shape)
 
     def _in_order(
@@ -236,8 +243,8 @@ class Scope:
     ) -> Value:
         source, target = layout.divided(wanted.factors), wanted.divided(layout.factors)
         if source is None or target is None:
-            # The two layouts have no common factors. The order of the shape can be split into any
-            # factors.
+            # The two layouts have no common factors, so elements first move to the order of the
+            # shape, which can be split into any factors.
             between = plain(layout.factors)
             value = self._in_order(user, value, layout, between, between.factors)
             whole = plain((math.prod(layout.factors),))
@@ -269,13 +276,16 @@ class Scope:
         origin: NDArray[np.int64],
         fill: int = 0,
     ) -> None:
-        """Set each element of `result` to the element of `source` at its `origin`, see moved."""
+        """Add operations that set each element of `result` to an element of `source`.
+
+        `origin` has the positions of these elements, see moved.
+        """
         for item in moved(str(user), source, result, origin, fill):
             self.add(item)
 
     def reshaped(self, user: object, value: Value, shape: tuple[int, ...]) -> Value:
-        """Return the same elements in the same order in another shape."""
-        # The machine might not be able to make this shape from a shape in between.
+        """Return the same elements in the same order as a value of another shape."""
+        # The first value is taken, as the machine may be unable to reshape a value twice.
         value = self._first_shape.get(value, value)
         if value.shape == shape:
             return value
@@ -289,9 +299,9 @@ class Scope:
         return self._reshaped[key]
 
     def natural(self, user: object, codes: Codes) -> tuple[tuple[int, ...], Value]:
-        """Return the order in which a tensor's dimensions are stored, and its value in this order.
+        """Return the order in which a tensor's dimensions are stored, and a value in this order.
 
-        If its elements are stored in no such order, operations are added that move them. The value
+        If the elements are stored in no such order, operations are added that move them. The value
         has the shape that value_shape gives.
         """
         rank = len(codes.shape)
@@ -307,9 +317,9 @@ class Scope:
         return order, self.arranged(user, codes, order, value_shape(codes.shape, order))
 
     def feature_map(self, node: OnnxNode, codes: Codes) -> Value:
-        """Return a tensor of samples x channels x rows x columns as 1 x H x W x C.
+        """Return a tensor of samples x channels x rows x columns as a value of 1 x H x W x C.
 
-        The dimension of rows may be missing.
+        The tensor may lack the dimension of rows.
         """
         shape = codes.shape
         if len(shape) not in (3, 4) or shape[0] != 1:
@@ -321,7 +331,7 @@ class Scope:
     def map_result(
         self, name: str, like: Codes, value_shape: tuple[int, ...], unsigned: bool
     ) -> Codes:
-        """Return a feature map for the result of an operator on `like`.
+        """Return a new feature map for the result of an operator on the tensor `like`.
 
         The map has as many spatial dimensions as `like`. `value_shape` is 1 x H x W x C.
         """
@@ -334,7 +344,7 @@ class Scope:
 
 
 def machine_quantisation(scale: float, zero_point: int, unsigned: bool) -> Quantisation:
-    """Return the quantisation with its zero point as an int8, as the machine has it."""
+    """Return a quantisation with the zero point as an int8, as the machine has it."""
     if scale <= SMALLEST_SCALE:
         raise ModelError(f"it has a scale that is not between {SMALLEST_SCALE} and {LARGEST_SCALE}")
     zero_point -= 128 if unsigned else 0
@@ -344,7 +354,7 @@ def machine_quantisation(scale: float, zero_point: int, unsigned: bool) -> Quant
 
 
 def value_shape(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of the value of a tensor stored in this order.
+    """Return the shape of a tensor's value if its dimensions are stored in the order `order`.
 
     A tensor of 1 x W x C becomes a map of 1 x 1 x W x C.
     """
@@ -353,7 +363,7 @@ def value_shape(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ..
 
 
 def entry_shape(entry: Entry) -> tuple[int, ...]:
-    """Return the shape of a tensor."""
+    """Return the shape of the tensor that an entry describes."""
     match entry:
         case Codes() | Pending():
             return entry.shape

@@ -63,7 +63,8 @@ def translate_onnx(content: bytes) -> Translation:
         try:
             return translate_model(model, repeat, inferred_shapes(content))
         except ModelError:
-            # An operator mixes the samples, so all of them together are treated as a single sample.
+            # An operator mixes the samples, so all of them together are translated as a single
+            # sample.
             pass
     return translate_model(model, 1)
 
@@ -73,7 +74,8 @@ def translate_model(
 ) -> Translation:
     """Return the operations of a model, without operations that its outputs do not need.
 
-    `repeat`: samples in one sample of the model. `shapes`: known shapes of results in the model.
+    `repeat` is the number of samples in one sample of the model. `shapes` are known shapes of
+    results in the model.
     """
     if not model.inputs or not model.outputs:
         raise ModelError("the model has no inputs or no outputs")
@@ -87,9 +89,10 @@ def translate_model(
 
 
 def refused_nodes(model: OnnxModel, results: Mapping[str, OnnxInput]) -> dict[str, str]:
-    """Return the reason for each node that is refused by itself, and not because of another node.
+    """Return the reason for each node that is refused by itself, not because of another node.
 
-    Nodes that take one of the `results` of a refused node get it like an input of the model.
+    Nodes that take one of the `results` of a refused node get this result like an input of the
+    model.
     """
     scope = Scope(model.opset, 1)
     for name, constant in model.constants.items():
@@ -110,13 +113,16 @@ def refused_nodes(model: OnnxModel, results: Mapping[str, OnnxInput]) -> dict[st
 
 
 def _repeat(model: OnnxModel) -> int:
-    """Return the samples in one sample of the model: the first size of maps and sequences."""
+    """Return the number of samples in one sample of the model.
+
+    It is the first size of all inputs if they are maps or sequences, and agree on it; else 1.
+    """
     sizes = {each.shape[0] if len(each.shape) > 2 else 1 for each in model.inputs}
     return sizes.pop() if len(sizes) == 1 else 1
 
 
 def _needed(model: OnnxModel) -> list[OnnxNode]:
-    """Return the nodes that the outputs depend on."""
+    """Return the nodes of a model on which its outputs depend."""
     wanted = set(model.outputs)
     needed: list[OnnxNode] = []
     for node in reversed(model.nodes):
@@ -149,7 +155,7 @@ def _input(scope: Scope, given: OnnxInput) -> Value:
 
 
 def _output(scope: Scope, name: str) -> Value:
-    """Return an output for the user, in the order of the tensor's shape."""
+    """Return an output of the model, with the elements in the order of the tensor's shape."""
     try:
         return _given_output(scope, name)
     except ModelError as error:

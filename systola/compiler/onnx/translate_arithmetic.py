@@ -31,7 +31,7 @@ OPERATIONS = {
 }
 
 Operand = Codes | NDArray[np.int64]
-"""Calculated tensor, or constants in codes of the machine."""
+"""Type of an operand: a calculated tensor, or constants in codes of the machine."""
 
 
 def translate_binary(scope: Scope, node: OnnxNode) -> None:
@@ -62,7 +62,9 @@ def translate_binary(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_qlinear_binary(scope: Scope, node: OnnxNode) -> None:
-    """Translate QLinearAdd and QLinearMul, operators of ONNX Runtime."""
+    """Translate QLinearAdd and QLinearMul, operators of ONNX Runtime on codes, to Vector
+    instructions.
+    """
     operands: list[tuple[Operand, Quantisation]] = []
     for position in (0, 3):
         quantisation = scope.quantisation(node, position + 1, position + 2)
@@ -78,7 +80,10 @@ def translate_qlinear_binary(scope: Scope, node: OnnxNode) -> None:
 
 
 def _define_extreme(scope: Scope, node: OnnxNode, entries: tuple[Entry, Entry]) -> None:
-    """Define Max and Min: they compare codes of the result's scale, as codes grow with numbers."""
+    """Define Max and Min of two tensors by a comparison of codes with the result's scale.
+
+    This is possible as codes grow with numbers.
+    """
     operands: list[Dequantised] = []
     for entry in entries:
         if not isinstance(entry, Dequantised) or len(node.inputs) != len(entries):
@@ -93,7 +98,7 @@ def _define_extreme(scope: Scope, node: OnnxNode, entries: tuple[Entry, Entry]) 
         codes: list[Codes] = []
         for operand in operands:
             table = np.clip(quantisation.codes(operand.numbers), *code_limits(quantisation, limits))
-            # The largest complement belongs to the smallest number.
+            # The complement -1 - code turns a minimum into a maximum.
             table = table if largest else -1 - table
             codes.append(scope.look_up(node, operand.codes, table, quantisation.unsigned))
         first, second = codes
@@ -123,7 +128,7 @@ def _operand(entry: Entry) -> tuple[Operand, Quantisation]:
 def _machine_codes(codes: NDArray[np.generic]) -> NDArray[np.int64]:
     if str(codes.dtype) not in ("int8", "uint8"):
         raise ModelError(f"constants of {codes.dtype} are not supported")
-    # numpy makes plain numbers of arrays without dimensions.
+    # numpy makes plain numbers of arrays without dimensions, so they become arrays again.
     return np.asarray(codes.astype(np.int64) - (128 if codes.dtype == np.uint8 else 0))
 
 
@@ -177,12 +182,16 @@ _APPLY: dict[str, Callable[..., NDArray[np.generic]]] = {
     "Pow": np.power,
     "PRelu": _bent,
 }
-"""Functions of two arrays; both are constants, or one is a number and the other all codes' numbers.
+"""Functions of two arrays by operator, for two constants, or for a number and all codes'
+numbers.
 """
 
 
 def _curve(node: OnnxNode, a: Entry, b: Entry) -> Dequantised | None:
-    """Return a function of codes, for an operand that is one constant in float32."""
+    """Return the node as a function of one operand's codes if the other is one float32 number.
+
+    Returns None if neither operand is such a constant.
+    """
     for entry, other, first in ((a, b, True), (b, a, False)):
         if isinstance(other, Weights) and other.codes.size == 1 and node.kind not in OPERATIONS:
             other = other.numbers
@@ -211,7 +220,7 @@ def _add_binary(
     constants = [each for each, _ in (a, b) if isinstance(each, np.ndarray)]
     same = isinstance(a[0], Codes) and isinstance(b[0], Codes) and a[0].value is b[0].value
     if same or any(int(each.min()) == int(each.max()) for each in constants if each.size):
-        # The result is a function of one code.
+        # The result is a function of one code, since the other operand is the same or one number.
         codes_a, codes_b = (
             np.full(256, int(each.reshape(-1)[0])) if isinstance(each, np.ndarray) else CODES
             for each, _ in (a, b)
@@ -235,7 +244,7 @@ def _add_binary(
 
 
 def _codes_of(operand: Operand) -> NDArray[np.int64]:
-    """Return the codes that an operand can have."""
+    """Return the different codes that an operand can have."""
     return np.unique(operand) if isinstance(operand, np.ndarray) else CODES
 
 
@@ -283,7 +292,7 @@ def _emit(
 def _orders(
     scope: Scope, node: OnnxNode, main: Codes, shape: tuple[int, ...]
 ) -> Iterator[tuple[Value, Layout]]:
-    """Yield the largest operand in its present storage order, and in other possible orders."""
+    """Yield the operand `main` in its present storage order, and in other possible orders."""
     layout = main.layout.divided(shape)
     if layout is not None:
         yield main.value, layout
@@ -302,10 +311,11 @@ def _beside(
     layout: Layout,
     shape: tuple[int, ...],
 ) -> Value | NDArray[np.int8] | None:
-    """Return an operand stored like `value`, which has the layout `layout` of a tensor of `shape`.
+    """Return an operand stored in the same order as `value`.
 
-    Returns None if one number belongs to several elements of `value` that are neither all its
-    pixels nor all its channels.
+    `value` is a tensor of `shape` stored in the order `layout`. Returns None if one number of the
+    operand belongs to several elements of `value` that are neither all its pixels nor all its
+    channels.
     """
     if isinstance(operand, np.ndarray):
         whole = np.broadcast_to(operand, shape).reshape(layout.factors)
@@ -314,7 +324,7 @@ def _beside(
         return value
     if operand.shape == shape:
         return scope.stored_like(node, operand, layout, value.shape)
-    # Leading dimensions of size 1 change nothing about the elements.
+    # Leading dimensions of size 1 are added, which changes nothing about the elements.
     own = (1,) * (len(shape) - len(operand.shape)) + operand.shape
     parts = layout.axes(shape)
     kept = {part for axis, size in enumerate(own) if size > 1 for part in parts[axis]}

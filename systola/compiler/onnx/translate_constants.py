@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that are known without an input: constants and shapes."""
+"""The translation of nodes with results that are known without data: constants and shapes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from systola.compiler.onnx.scope import Scope, entry_shape
 
 
 def translate_constant(scope: Scope, node: OnnxNode) -> None:
-    """Translate Constant of numbers."""
+    """Translate Constant, if it consists of numbers, to its constant result."""
     for name, dtype in (
         ("value_float", np.float32),
         ("value_floats", np.float32),
@@ -30,7 +30,7 @@ def translate_constant(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_shape(scope: Scope, node: OnnxNode) -> None:
-    """Translate Shape of any tensor."""
+    """Translate Shape of any tensor to a constant."""
     shape = list(entry_shape(scope.entry(node, 0)))
     if scope.repeat > 1 and shape and not isinstance(scope.entry(node, 0), np.ndarray):
         shape[0] *= scope.repeat

@@ -23,7 +23,7 @@ Curve = Callable[[OnnxNode, Numbers], Numbers]
 
 
 def translate_relu(scope: Scope, node: OnnxNode) -> None:
-    """Translate Relu."""
+    """Translate Relu to a lower bound of 0 for the result of the operator before it."""
     _limit(scope, node, Limits(low=0.0))
 
 
@@ -58,7 +58,7 @@ def _limit(scope: Scope, node: OnnxNode, limits: Limits) -> None:
 
 
 def translate_curve(scope: Scope, node: OnnxNode) -> None:
-    """Translate a function of each element to its values for all codes."""
+    """Translate a function of each element to a table with its values for all codes."""
     source = scope.entry(node, 0)
     if not isinstance(source, Dequantised):
         raise ModelError("its input must come from a DequantizeLinear")
@@ -66,7 +66,7 @@ def translate_curve(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_qlinear_curve(scope: Scope, node: OnnxNode) -> None:
-    """Translate QLinearLeakyRelu and QLinearSigmoid, operators of ONNX Runtime."""
+    """Translate QLinearLeakyRelu and QLinearSigmoid, operators of ONNX Runtime, to tables."""
     source = Dequantised(scope.codes(node, 0), scope.quantisation(node, 1, 2))
     quantisation = scope.quantisation(node, 3, 4)
     numbers = _values(node, node.kind.removeprefix("QLinear"), source.numbers)
@@ -75,13 +75,16 @@ def translate_qlinear_curve(scope: Scope, node: OnnxNode) -> None:
 
 
 def _values(node: OnnxNode, kind: str, numbers: Numbers) -> Numbers:
-    """Return the function of each number; NaN becomes the least code later, as in ONNX Runtime."""
+    """Return the function `kind` of each number.
+
+    A not-a-number becomes the least code later, as in ONNX Runtime.
+    """
     with np.errstate(all="ignore"):
         return _FUNCTIONS[kind](node, numbers).astype(np.float32)
 
 
 _SIGMOID_END = 18
-"""Distance from 0 beyond which ONNX Runtime's sigmoid stays the same."""
+"""Distance from 0 beyond which ONNX Runtime's sigmoid does not change any more."""
 _SIGMOID_ABOVE = (
     4.37031012579801e-11,
     1.15627324459942e-07,
@@ -97,11 +100,14 @@ _SIGMOID_BELOW = (
     1.16817656904453e-01,
     9.93151921023180e-01,
 )
-"""Coefficients of x^9, x^7 to x, and of x^10, x^8 to 1, in Eigen's quotient for sigmoid - 1/2."""
+"""Coefficients of two polynomials, of which the quotient is Eigen's approximation of sigmoid - 1/2.
+
+They belong to x^9, x^7, ... x, and to x^10, x^8, ... 1.
+"""
 
 
 def _sigmoid(_: OnnxNode, x: Numbers) -> Numbers:
-    """Return the sigmoid as ONNX Runtime has it: its relative error is large far below 0."""
+    """Return the sigmoid as ONNX Runtime calculates it, with a large relative error far below 0."""
     end = np.float32(_SIGMOID_END)
     x = np.clip(x, -end, end)
     square = x * x
@@ -174,7 +180,7 @@ def _thresholded(node: OnnxNode, x: Numbers) -> Numbers:
 
 
 def _exact(function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Curve:
-    """Return a curve for a function that is calculated in float64, and rounded once."""
+    """Return a curve from a function in float64, with results that are rounded to float32 once."""
     return lambda _, x: function(x.astype(np.float64)).astype(np.float32)
 
 

@@ -33,11 +33,11 @@ from systola.compiler.wide_weights import repeated, weight_parts, widened
 
 MAX_WEIGHTS = 1 << 28
 TOLERATED = 1e-3
-"""Largest distance of a bias from a whole number of steps of the sums that counts as none."""
+"""Largest distance of a bias from a whole number of steps of the sums that counts as exact."""
 
 
 def translate_conv(scope: Scope, node: OnnxNode) -> None:
-    """Translate Conv between DequantizeLinear and QuantizeLinear."""
+    """Translate Conv between DequantizeLinear and QuantizeLinear to convolutions."""
     source = scope.dequantised(node, 0)
     weights = _dequantised_weights(scope, node, 1)
     linear = _convolution(node, source, weights, scope.optional(node, 2))
@@ -50,7 +50,7 @@ def translate_conv(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_qlinear_conv(scope: Scope, node: OnnxNode) -> None:
-    """Translate QLinearConv, an operator on codes."""
+    """Translate QLinearConv, an operator on codes, to convolutions."""
     source = Dequantised(scope.codes(node, 0), scope.quantisation(node, 1, 2))
     weights = _weights(scope, node, 3, 4, 5, axis=0)
     linear = _convolution(node, source, weights, scope.optional(node, 8))
@@ -59,14 +59,14 @@ def translate_qlinear_conv(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_matmul(scope: Scope, node: OnnxNode) -> None:
-    """Translate MatMul between DequantizeLinear and QuantizeLinear."""
+    """Translate MatMul between DequantizeLinear and QuantizeLinear to a product."""
     source = scope.dequantised(node, 0)
     linear = _product(source, _dequantised_weights(scope, node, 1), 1.0, None, transposed=False)
     _define_product(scope, node, linear)
 
 
 def translate_qlinear_matmul(scope: Scope, node: OnnxNode) -> None:
-    """Translate QLinearMatMul, an operator on codes."""
+    """Translate QLinearMatMul, an operator on codes, to a product."""
     source = Dequantised(scope.codes(node, 0), scope.quantisation(node, 1, 2))
     weights = _weights(scope, node, 3, 4, 5, axis=1)
     linear = _product(source, weights, 1.0, None, transposed=False)
@@ -75,7 +75,7 @@ def translate_qlinear_matmul(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_gemm(scope: Scope, node: OnnxNode) -> None:
-    """Translate Gemm between DequantizeLinear and QuantizeLinear."""
+    """Translate Gemm between DequantizeLinear and QuantizeLinear to a product."""
     source = scope.dequantised(node, 0)
     bias = scope.optional(node, 2)
     if bias is not None and node.number("beta", 1.0) != 1.0:
@@ -86,7 +86,7 @@ def translate_gemm(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_qgemm(scope: Scope, node: OnnxNode) -> None:
-    """Translate QGemm, an operator of ONNX Runtime."""
+    """Translate QGemm, an operator of ONNX Runtime on codes, to a product."""
     source = Dequantised(scope.codes(node, 0), scope.quantisation(node, 1, 2))
     weights = _weights(scope, node, 3, 4, 5, axis=1 - node.integer("transB", 0))
     linear = _gemm(scope, node, source, weights, scope.optional(node, 6))
@@ -135,9 +135,9 @@ def _centred(weights: Weights, axis: int) -> NDArray[np.int64]:
 
 
 def _bias(bias: Entry | None, count: int, scales: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the bias in units of the sums.
+    """Return an operator's bias in units of its sums.
 
-    ONNX Runtime takes codes of int32 without a look at their scale, so this must be the sums'
+    ONNX Runtime takes a bias of int32 codes without a look at its scale, so this must be the sums'
     scale.
     """
     match bias:
@@ -161,7 +161,7 @@ def _bias(bias: Entry | None, count: int, scales: NDArray[np.float32]) -> NDArra
 
 
 def _alike(a: NDArray[np.float32], b: NDArray[np.float32]) -> bool:
-    """Return whether two scales, or lists of scales, are the same except for their rounding."""
+    """Return whether two scales, or lists of scales, are equal except for rounding errors."""
     if 1 not in (a.size, b.size) and a.size != b.size:
         return False
     return bool(np.allclose(a, b, rtol=1e-5, atol=0))
@@ -206,8 +206,8 @@ def _gemm(
         raise ModelError(f"an input of shape {source.codes.shape} is not supported")
     alpha = node.number("alpha", 1.0)
     if alpha != 1 and isinstance(bias, Weights) and node.kind == "Gemm":
-        # With another alpha, ONNX Runtime calculates Gemm in float32. The bias then has its own
-        # scale.
+        # With an alpha other than 1, ONNX Runtime calculates Gemm in float32, so the bias keeps its
+        # own scale.
         bias = bias.numbers
     linear = _product(source, weights, alpha, bias, transposed=node.integer("transB", 0) != 0)
     if isinstance(bias, np.ndarray) and bias.dtype == np.float32:
@@ -236,7 +236,10 @@ def _product(
 
 
 def _repeated(scope: Scope, node: OnnxNode, value: Value, count: int) -> Value:
-    """Return a value with the channels of `value` `count` times; adds the operations for it."""
+    """Return a value with all channels of `value` repeated `count` times.
+
+    The operations that make it are added.
+    """
     result, items = repeated(str(node), value, count)
     for item in items:
         scope.add(item)
@@ -273,13 +276,13 @@ def _add_product(
 def _rows(
     scope: Scope, node: OnnxNode, source: Codes, weights: NDArray[np.int64]
 ) -> tuple[Value, NDArray[np.int64]]:
-    """Return the rows to be multiplied, in their storage order, and the weights in this order."""
+    """Return the rows of a product in their storage order, and the weights in the same order."""
     layout = source.layout.divided(source.shape)
     if layout is not None:
         *outer, inner = layout.axes(source.shape)
         rows = sum(len(parts) for parts in outer)
         if layout.order[:rows] == tuple(range(rows)):
-            # The rows follow one another; their elements may be in any order.
+            # The rows are stored one after another; the elements of a row may be in any order.
             factors = tuple(layout.factors[part] for part in inner)
             order = tuple(part - rows for part in layout.order[rows:])
             return source.value, weights[Layout(factors, order).numbers]
@@ -338,7 +341,7 @@ def _add_convolution(
 
 
 def _copies(scope: Scope, node: OnnxNode, source: Value, count: int, fill: int) -> Value:
-    """Return a value with each channel `count` times; adds the operation for it."""
+    """Return a value with each channel of `source` repeated `count` times; add its operation."""
     channels = count * source.channels
     check_moves(source.channels, channels)
     result = Value(f"{source.name} for {node}", (*source.shape[:-1], channels))
@@ -358,7 +361,7 @@ def _add_groups(
     groups: int,
     output: LinearOutput,
 ) -> None:
-    """Add a convolution for each group of channels."""
+    """Add a convolution for each group of channels, with the parts cut and joined."""
     inputs, outputs = weights.shape[2], weights.shape[3] // groups
     results: list[Value] = []
     for group in range(groups):

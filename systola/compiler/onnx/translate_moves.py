@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of operators that only move elements to operations."""
+"""The translation of ONNX operators that only move elements."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _moved(scope: Scope, node: OnnxNode, call: Call, entry: Entry) -> list[Entry
 
 
 def _padding(node: OnnxNode, call: Call) -> float:
-    """Return the number with which Pad fills the border."""
+    """Return the number that Pad writes into the border."""
     if "value" in node.attributes:
         return node.number("value", 0.0)
     given = call.constant(2)
@@ -96,7 +96,7 @@ def _padding(node: OnnxNode, call: Call) -> float:
 
 
 def _fill(node: OnnxNode, call: Call, entry: Dequantised) -> int:
-    """Return the code of the number with which Pad fills the border."""
+    """Return the code for the number that Pad writes into the border."""
     number = _padding(node, call)
     codes = np.flatnonzero(entry.numbers == np.float32(number))
     if codes.size == 0:
@@ -126,7 +126,7 @@ def _moved_codes(scope: Scope, node: OnnxNode, call: Call, codes: Codes, fill: i
 
 
 def _embed(scope: Scope, node: OnnxNode, entry: Entry) -> None:
-    """Translate Gather if its rows are constants and its indices are calculated."""
+    """Translate Gather to work of the host if its rows are constants and its indices calculated."""
     indices = scope.entry(node, 1)
     assert isinstance(indices, HostArray)
     codes = entry.codes if isinstance(entry, Weights) else entry
@@ -201,7 +201,7 @@ def translate_concat(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_qlinear_concat(scope: Scope, node: OnnxNode) -> None:
-    """Translate QLinearConcat, an operator of ONNX Runtime."""
+    """Translate QLinearConcat, an operator of ONNX Runtime on codes, to a concatenation."""
     quantisation = scope.quantisation(node, 0, 1)
     parts: list[_Part] = []
     for position in range(2, len(node.inputs) - 2, 3):
@@ -251,7 +251,7 @@ def _join(
     quantisation: Quantisation,
     limits: Limits,
 ) -> Codes:
-    """Join the parts, after changing each to the scale of the result."""
+    """Join the parts of a concatenation after a requantisation of each to the result's scale."""
     shape = _joined_shape([part.shape for part in parts], axis)
     codes = [
         _requantised_part(scope, node, number, part, quantisation, limits)
@@ -272,7 +272,7 @@ def _join(
 def _join_in_turn(
     scope: Scope, node: OnnxNode, values: list[Value], result: Value, axis: int
 ) -> None:
-    """Join parts along an axis that the machine cannot join directly.
+    """Join the parts of a concatenation along an axis that the machine cannot join directly.
 
     First all parts are joined one after another. Then the elements move to their places.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of pooling."""
+"""The translation of ONNX's operators for pooling."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _max_pool(scope: Scope, node: OnnxNode, source: Codes) -> Codes:
 
 
 def translate_average_pool(scope: Scope, node: OnnxNode) -> None:
-    """Translate AveragePool between DequantizeLinear and QuantizeLinear."""
+    """Translate AveragePool between DequantizeLinear and QuantizeLinear to a pool."""
     source = _numbers(scope, node)
     window = read_window(node, _sizes(source.codes.shape))
 
@@ -74,7 +74,7 @@ def translate_average_pool(scope: Scope, node: OnnxNode) -> None:
 
 
 def _numbers(scope: Scope, node: OnnxNode) -> Dequantised:
-    """Return an input that is a function of codes."""
+    """Return a node's input, which must be a function of codes."""
     source = scope.entry(node, 0)
     if not isinstance(source, Dequantised):
         raise ModelError("its input must come from a DequantizeLinear")
@@ -89,8 +89,9 @@ def _average_on_host(
     limits: Limits,
     window: Window,
 ) -> Codes:
-    """Calculate the mean of numbers that are no multiples of a scale, in float32 as in ONNX
-    Runtime.
+    """Add the mean on the host, in float32 as in ONNX Runtime.
+
+    The host is needed for numbers that are no multiples of a scale.
     """
     value = scope.feature_map(node, source.codes)
     shape = (1, *window.out, value.channels)
@@ -121,13 +122,13 @@ def _average_on_host(
 
 
 def translate_qlinear_average_pool(scope: Scope, node: OnnxNode) -> None:
-    """Translate QLinearAveragePool, an operator of ONNX Runtime."""
+    """Translate QLinearAveragePool, an operator of ONNX Runtime on codes, to a pool."""
     source, quantisation = _qlinear(scope, node)
     scope.result(node, _average_pool(scope, node, source, quantisation, Limits()))
 
 
 def translate_global_average_pool(scope: Scope, node: OnnxNode) -> None:
-    """Translate GlobalAveragePool between DequantizeLinear and QuantizeLinear."""
+    """Translate GlobalAveragePool between DequantizeLinear and QuantizeLinear to a pool."""
     source = _numbers(scope, node)
     sizes = _sizes(source.codes.shape)
 
@@ -143,7 +144,7 @@ def translate_global_average_pool(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_qlinear_global_average_pool(scope: Scope, node: OnnxNode) -> None:
-    """Translate QLinearGlobalAveragePool, an operator of ONNX Runtime."""
+    """Translate QLinearGlobalAveragePool, an operator of ONNX Runtime on codes, to a pool."""
     source, quantisation = _qlinear(scope, node)
     scope.result(node, _global_average(scope, node, source, quantisation, Limits()))
 
@@ -172,7 +173,9 @@ def _average_pool(
 def _padded(
     scope: Scope, node: OnnxNode, source: Dequantised, value: Value, window: Window
 ) -> tuple[Value, Window]:
-    """Return the map with zeros around it as far as the windows reach, and the windows in it."""
+    """Return a map with zeros around it, as far as the windows reach, and the windows over this
+    map.
+    """
     height, width = (
         (out - 1) * stride + (kernel - 1) * dilation + 1
         for out, stride, kernel, dilation in zip(
@@ -184,7 +187,7 @@ def _padded(
     origin = np.full(result.shape, -1, np.int64)
     inside = np.arange(value.pixels * value.channels).reshape(value.shape)
     top, left = -window.first[0], -window.first[1]
-    # Windows need not reach to the end of the map.
+    # Pixels at the end of the map that no window reaches are left out.
     inside = inside[:, : height - top, : width - left]
     origin[:, top : top + inside.shape[1], left : left + inside.shape[2]] = inside
     scope.move(node, value, result, origin, source.quantisation.zero_point)

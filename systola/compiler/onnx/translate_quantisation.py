@@ -18,7 +18,9 @@ from systola.compiler.operations import Value
 
 
 def translate_quantize(scope: Scope, node: OnnxNode) -> None:
-    """Translate QuantizeLinear: the operator before it gets its scale, and is calculated."""
+    """Translate QuantizeLinear, from which the operator before it gets a scale and can be
+    calculated.
+    """
     source = scope.entry(node, 0)
     if isinstance(source, Weights):
         source = source.numbers
@@ -41,7 +43,7 @@ def translate_quantize(scope: Scope, node: OnnxNode) -> None:
 def requantised(
     scope: Scope, node: OnnxNode, source: Dequantised, quantisation: Quantisation
 ) -> Codes:
-    """Return the codes of numbers that are a function of other codes."""
+    """Return the codes, with a new quantisation, of numbers that are a function of other codes."""
     table = quantisation.codes(source.numbers)
     if np.array_equal(table, np.arange(-128, 128)):
         return replace(source.codes, unsigned=quantisation.unsigned)
@@ -75,7 +77,7 @@ def _quantised_constant(scope: Scope, node: OnnxNode, source: Constant) -> Const
 
 
 def translate_dequantize(scope: Scope, node: OnnxNode) -> None:
-    """Translate DequantizeLinear to a note of the codes' meaning."""
+    """Translate DequantizeLinear to a note of the numbers for which codes stand."""
     source = scope.entry(node, 0)
     if isinstance(source, np.ndarray):
         dtype = str(source.dtype)
@@ -99,7 +101,7 @@ def translate_dequantize(scope: Scope, node: OnnxNode) -> None:
 
 
 def _channel_shape(node: OnnxNode, shape: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """Return the shape of scales for an array of `shape`."""
+    """Return the shape in which a node's scales fit an array of `shape`."""
     if count == 1:
         return (1,) * len(shape)
     axis = node.integer("axis", 1)

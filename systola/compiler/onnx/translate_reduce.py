@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of means, sums, largest and smallest numbers along any axes."""
+"""The translation of means, sums, largest and smallest numbers along any axes of a tensor."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def translate_reduce_sum(scope: Scope, node: OnnxNode) -> None:
 def _axes(
     scope: Scope, node: OnnxNode, shape: tuple[int, ...]
 ) -> tuple[set[int], tuple[int, ...]] | None:
-    """Return the axes of a reduction and the shape of its result.
+    """Return the axes along which a node reduces its input, and the shape of the result.
 
     Returns None if the operator changes nothing.
     """
@@ -100,7 +100,7 @@ def translate_reduce_extreme(scope: Scope, node: OnnxNode) -> None:
     if not bool((np.diff(source.numbers) >= 0).all()):
         raise ModelError("of a function that falls it is not supported")
     smallest = node.kind == "ReduceMin"
-    # If numbers grow with their codes, the largest number has the largest code.
+    # As numbers grow with their codes, the largest number has the largest code.
     codes = source.codes
     if smallest:
         codes = scope.look_up(node, codes, -1 - CODES, codes.unsigned)
@@ -129,7 +129,7 @@ def translate_reduce_extreme(scope: Scope, node: OnnxNode) -> None:
 def _mean_of_numbers(
     scope: Scope, node: OnnxNode, source: Dequantised, axes: set[int], kept: tuple[int, ...]
 ) -> HostArray:
-    """Calculate the mean in float32 on the host."""
+    """Add the mean on the host in float32, and return its result."""
     shape = source.codes.shape
     wide = [axis for axis, size in enumerate(shape) if size > 1]
     along = [axis for axis in wide if axis in axes]
@@ -159,7 +159,7 @@ def _add_mean(
     quantisation: Quantisation,
     limits: Limits,
 ) -> Codes:
-    """Add operations for a mean: a pool, or for a mean over channels a convolution with ones."""
+    """Add the operations for a mean: a pool, or over channels a convolution with ones."""
     shape = source.codes.shape
     if len(shape) > 4:
         raise ModelError(f"a mean over {shape} is not supported")

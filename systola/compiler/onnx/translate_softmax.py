@@ -23,11 +23,13 @@ from systola.compiler.operations import Value
 from systola.compiler.quantised_softmax import fits_float32
 
 ALONG_ONE_AXIS = 13
-"""First version of the operators in which Softmax goes along one axis."""
+"""First version of the standard operators in which Softmax goes along one axis only."""
 
 
 def translate_softmax(scope: Scope, node: OnnxNode) -> None:
-    """Translate Softmax after DequantizeLinear; float32 if no QuantizeLinear follows."""
+    """Translate Softmax after DequantizeLinear to work of the host; the result is float32 if no
+    QuantizeLinear follows.
+    """
     source = scope.entry(node, 0)
     if isinstance(source, HostArray) and source.value.dtype == "float32":
         _on_numbers(scope, node, source)
@@ -43,7 +45,7 @@ def translate_softmax(scope: Scope, node: OnnxNode) -> None:
 
 
 def _numbers(scope: Scope, node: OnnxNode) -> HostArray:
-    """Return the result in float32."""
+    """Add the Softmax of numbers that codes stand for, and return its result in float32."""
     source = scope.dequantised(node, 0)
     codes = source.codes
     value = scope.arranged(node, codes, range(len(codes.shape)), codes.shape, to_host=True)
@@ -69,7 +71,7 @@ def _on_numbers(scope: Scope, node: OnnxNode, source: HostArray) -> HostArray:
 
 
 def translate_qlinear_softmax(scope: Scope, node: OnnxNode) -> None:
-    """Translate QLinearSoftmax, an operator of ONNX Runtime."""
+    """Translate QLinearSoftmax, an operator of ONNX Runtime on codes, to work of the host."""
     source = Dequantised(scope.codes(node, 0), scope.quantisation(node, 1, 2))
     quantisation = scope.quantisation(node, 3, 4)
     opset = node.integer("opset", scope.opset)

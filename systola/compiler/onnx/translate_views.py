@@ -26,16 +26,16 @@ from systola.compiler.onnx.scope import Scope, entry_shape
 from systola.compiler.operations import Value
 
 CASTS = {1: "float32", 6: "int32", 7: "int64", 11: "float64"}
-"""Types to which constants may be converted, by their numbers in ONNX."""
+"""Types to which constants may be converted, by ONNX's numbers of these types."""
 
 
 def translate_identity(scope: Scope, node: OnnxNode) -> None:
-    """Translate Identity, and Dropout, which has an effect only in training."""
+    """Translate Identity and Dropout to nothing; Dropout has an effect only in training."""
     scope.result(node, scope.entry(node, 0))
 
 
 def translate_cast(scope: Scope, node: OnnxNode) -> None:
-    """Translate Cast of constants, or of numbers to float32."""
+    """Translate Cast of constants, or of numbers to float32, which changes no codes."""
     entry = scope.entry(node, 0)
     target = CASTS.get(node.integer("to", 0))
     if isinstance(entry, np.ndarray) and target is not None:
@@ -49,7 +49,7 @@ def translate_cast(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_reshape(scope: Scope, node: OnnxNode) -> None:
-    """Translate Reshape to a constant shape."""
+    """Translate Reshape to a constant shape, which moves no elements."""
     shape = _shape(scope, node)
     target = scope.integers(node, 1)
     if scope.repeat > 1 and target[:1] == [scope.repeat]:
@@ -68,7 +68,7 @@ def translate_reshape(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_flatten(scope: Scope, node: OnnxNode) -> None:
-    """Translate Flatten to two dimensions."""
+    """Translate Flatten to two dimensions, which moves no elements."""
     shape = _shape(scope, node)
     axis = node.integer("axis", 1)
     if not -len(shape) <= axis <= len(shape):
@@ -78,7 +78,7 @@ def translate_flatten(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_squeeze(scope: Scope, node: OnnxNode) -> None:
-    """Translate Squeeze of dimensions of size 1."""
+    """Translate Squeeze, which removes dimensions of size 1."""
     shape = _shape(scope, node)
     axes = _given_axes(scope, node, len(shape))
     if axes is None:
@@ -99,7 +99,7 @@ def translate_unsqueeze(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_transpose(scope: Scope, node: OnnxNode) -> None:
-    """Translate Transpose: stored elements stay in their places."""
+    """Translate Transpose to a note of the new order: stored elements stay in their places."""
     shape = _shape(scope, node)
     order = node.integers("perm", tuple(range(len(shape)))[::-1])
     if sorted(order) != list(range(len(shape))):
@@ -134,7 +134,7 @@ def translate_transpose(scope: Scope, node: OnnxNode) -> None:
 
 
 def _later(entry: Pending, shape: tuple[int, ...], view: Callable[[Codes], Codes]) -> Pending:
-    """Return a pending result in another shape: `view` is applied once its scale is known."""
+    """Return a pending result with its shape changed by `view`, once its quantisation is known."""
 
     def finish(quantisation: Quantisation, limits: Limits) -> Codes:
         return view(entry.finish(quantisation, limits))
@@ -156,7 +156,7 @@ def _shape(scope: Scope, node: OnnxNode) -> tuple[int, ...]:
 
 
 def _given_axes(scope: Scope, node: OnnxNode, rank: int) -> list[int] | None:
-    """Return axes from an attribute or, since version 13, an input; None if there are none."""
+    """Return a node's axes, from an attribute or since version 13 an input; None without axes."""
     if "axes" in node.attributes:
         axes = list(node.integers("axes"))
     elif scope.optional(node, 1) is not None:
@@ -172,7 +172,7 @@ def _given_axes(scope: Scope, node: OnnxNode, rank: int) -> list[int] | None:
 
 
 def _reshape(scope: Scope, node: OnnxNode, shape: tuple[int, ...]) -> None:
-    """Give the same elements in the same order another shape."""
+    """Define the result of a node as the same elements in the same order in another shape."""
     entry = scope.entry(node, 0)
     match entry:
         case np.ndarray():

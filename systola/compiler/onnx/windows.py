@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The windows of convolutions and pools, from their common attributes."""
+"""The windows of ONNX's convolutions and pools, from their common attributes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from systola.compiler.onnx.model import OnnxNode
 from systola.compiler.operations import Window
 
 MOST = 1 << 20
-"""Largest number in a window, which is beyond the size of any map."""
+"""Largest number that describes a window, which is beyond the size of any map."""
 
 
 def read_window(
@@ -18,7 +18,7 @@ def read_window(
 ) -> Window:
     """Return the window of a node over a map of `sizes`: rows and columns, or columns only.
 
-    `kernel` is the kernel of the weights, None without weights.
+    `kernel` has the kernel's sizes from the shape of the weights, None without weights.
     """
     spatial = len(sizes)
     if spatial not in (1, 2):

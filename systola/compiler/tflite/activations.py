@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rewrite of fused activations that no operation has, as operators of their own."""
+"""A rewrite of fused activations that no operation can do, as operators of their own."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from systola.compiler.tflite.graph import Graph, Operator
 
 _OPTION = "FusedActivationFunction"
 _ALONE = ("RELU_N1_TO_1",)
-"""Activations for which an operator of the same name exists."""
+"""Fused activations that become an operator, as there is a kind of operator of the same name."""
 
 
 def without_rare_activations(graph: Graph) -> Graph:
-    """Return `graph` with a separate operator after each operator with such an activation."""
+    """Return `graph` with an operator of its own for each fused activation in _ALONE."""
     tensors = list(graph.tensors)
     operators: list[Operator] = []
     for operator in graph.operators:

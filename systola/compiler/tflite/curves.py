@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of one int8 element that quantise does not have: EXP, LOG, SQRT, RSQRT, GELU and NEG.
+"""Tables for functions of one int8 element that are not in quantise: EXP, LOG, GELU and others.
 
-All tables have the results of all codes in the order of INT8.
+SQRT, RSQRT and NEG are here, too. All tables have the results of all codes in the order of INT8.
 """
 
 from __future__ import annotations
@@ -28,35 +28,41 @@ from systola.compiler.quantise import (
 from systola.compiler.tflite.graph import Operator, Tensor
 
 _BITS = 20
-"""Bits by which RSQRT shifts its first factor to the left."""
+"""Number of bits by which RSQRT shifts its first factor to the left."""
 _STEPS = 5
-"""Number of Newton steps for the inverse square root."""
+"""Number of Newton steps in the calculation of an inverse square root."""
 _ONE, _HALF_THREE, _HALF_ROOT = 1 << 28, (1 << 28) + (1 << 27), 1518500250
-"""Numbers 1 and 3/2 with 28 fractional bits, and sqrt(1/2) with 31."""
+"""The numbers 1 and 3/2 with 28 fractional bits, and sqrt(1/2) with 31 fractional bits."""
 
 Numbers = NDArray[np.float32]
 
 
 def real_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
-    """Return LiteRT's table of 256 entries, each rounded from a number of float32."""
+    """Return LiteRT's table of EXP, LOG or GELU, in which each code is rounded from a float32."""
     function = gelu_tanh if operator.options.get("Approximate") else _CURVES[operator.kind]
     numbers = np.float32(source.scale) * (INT8 - source.zero_point).astype(np.float32)
     with np.errstate(all="ignore"):
         steps = function(numbers) * (np.float32(1) / np.float32(result.scale))
         codes = round_half_away(steps) + result.zero_point
-    # Not-a-numbers become the least code.
+    # A not-a-number becomes the least code.
     return np.clip(np.nan_to_num(codes, nan=-128), -128, 127).astype(np.int8)
 
 
 def root_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
-    """Return SQRT, which LiteRT rounds towards 0; 0 for the numbers below 0, which it refuses."""
+    """Return the table of SQRT, which LiteRT rounds towards 0.
+
+    The table has the code of 0 for numbers below 0, which LiteRT refuses.
+    """
     numbers = np.float32(source.scale) * (INT8 - source.zero_point).astype(np.float32)
     root = np.sqrt(np.maximum(numbers, 0)) / np.float32(result.scale)
     return np.clip(np.trunc(root) + result.zero_point, -128, 127).astype(np.int8)
 
 
 def inverse_root_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
-    """Return RSQRT in fixed point, with the largest code for 0 and below, which LiteRT refuses."""
+    """Return the table of RSQRT, in fixed-point arithmetic.
+
+    It has the largest code for 0 and for numbers below 0, which LiteRT refuses.
+    """
     scale = 1 / (to_single(to_single(math.sqrt(source.scale)) * result.scale))
     q, shift = quantise_multiplier(scale)
     if shift > MAX_SHIFT:
@@ -71,12 +77,12 @@ def inverse_root_table(operator: Operator, source: Tensor, result: Tensor) -> ND
 
 
 def negative_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
-    """Return NEG, which takes codes for numbers and ignores their zero point."""
+    """Return the table of NEG, which treats codes as numbers and ignores their zero point."""
     return (-INT8).astype(np.int8)
 
 
 def _inverse_root(number: int) -> tuple[int, int]:
-    """Return (q, places) with 1 / sqrt(number) = q * 2^(-31 - places), as LiteRT calculates it."""
+    """Return LiteRT's (q, places), such that q * 2^(-31 - places) is close to 1 / sqrt(number)."""
     if number == 1:
         return (1 << 31) - 1, 0
     pairs = (31 - number.bit_length()) // 2 - 1
@@ -102,7 +108,7 @@ def _single(x: NDArray[np.float64]) -> Numbers:
 
 
 def exponential(x: Numbers) -> Numbers:
-    """Return e^x; infinity above the range of float32."""
+    """Return e^x in float32, infinity if the result is too large."""
     return _single(np.exp(np.minimum(x.astype(np.float64), LARGE)))
 
 
@@ -111,14 +117,14 @@ def _logarithm(x: Numbers) -> Numbers:
 
 
 def gelu(x: Numbers) -> Numbers:
-    """Return GELU by the error function."""
+    """Return GELU in float32, calculated by the error function."""
     scaled: Numbers = np.float32(-math.sqrt(0.5)) * x
     half: Numbers = np.float32(0.5) * x
     return half * of_single("erfcf", math.erfc)(scaled)
 
 
 def gelu_tanh(x: Numbers) -> Numbers:
-    """Return GELU by tanh."""
+    """Return GELU in float32, approximated by tanh."""
     root = np.float32(math.sqrt(2 / math.pi))
     cube: Numbers = np.float32(0.044715) * x * x * x
     inner: Numbers = root * (x + cube)
@@ -139,4 +145,4 @@ CURVE_TABLES: Mapping[str, Callable[[Operator, Tensor, Tensor], NDArray[np.int8]
     "RSQRT": inverse_root_table,
     "NEG": negative_table,
 }
-"""Functions that make a table, by the name of the operator."""
+"""Functions that return an operator's table, by the kind of operator."""

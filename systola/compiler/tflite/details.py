@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Descriptions in a .tflite file that no program depends on: for users of LiteRT's interface."""
+"""Facts in a .tflite file that users of LiteRT's interface can see, and no program depends on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _schema: Any = import_module("tflite")
 
 @dataclass(frozen=True)
 class Signature:
-    """A function of a model, with numbers of tensors by the names of arguments and results."""
+    """A signature of a model: numbers of tensors by the names of a function's arguments and
+    results.
+    """
 
     inputs: Mapping[str, int]
     outputs: Mapping[str, int]
@@ -22,22 +24,22 @@ class Signature:
 
 @dataclass(frozen=True)
 class Details:
-    """Descriptions of the first subgraph of a file."""
+    """Facts about the first subgraph of a file that users can see."""
 
     names: tuple[str, ...]
     """Names of the tensors as they stand in the file."""
     shape_signatures: tuple[tuple[int, ...], ...]
-    """Shape of each tensor with -1 for open sizes; empty if the file has no open sizes."""
+    """Shape of each tensor with -1 for open sizes; empty for a tensor without open sizes."""
     has_variables: bool
     """True if operators read and write variables, which keep values from one run to the next."""
     has_state: bool
     """True if operators such as LSTMs have state inside them, which a reset clears."""
     signatures: Mapping[str, Signature]
-    """Signatures, which are functions of the file, by their names in the order of LiteRT."""
+    """Signatures of the file by their names, which are in LiteRT's order."""
 
 
 def read_details(content: bytes) -> Details:
-    """Return the descriptions in a file, which read_tflite must have taken before."""
+    """Return the facts in a file's content, which read_tflite must have accepted before."""
     model = _schema.Model.GetRootAs(content, 0)
     subgraph = model.Subgraphs(0)
     tensors = [subgraph.Tensors(number) for number in range(subgraph.TensorsLength())]
@@ -66,6 +68,6 @@ def read_details(content: bytes) -> Details:
 
 
 def _tensor_map(length: int, item: Any) -> dict[str, int]:
-    """Return the numbers of tensors by name, sorted by name as LiteRT has them."""
+    """Return the numbers of a signature's tensors by name, sorted by name as LiteRT has them."""
     pairs = ((item(n).Name() or b"", item(n).TensorIndex()) for n in range(length))
     return {name.decode(errors="replace"): int(number) for name, number in sorted(pairs)}

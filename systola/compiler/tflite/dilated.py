@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rewrite of dilated convolutions from SPACE_TO_BATCH_ND, convolution and BATCH_TO_SPACE_ND.
+"""A rewrite of groups of three operators as one dilated convolution.
 
-Converters write some dilated convolutions in this form, above all those along one axis.
+The group is SPACE_TO_BATCH_ND, a convolution and BATCH_TO_SPACE_ND. Converters write some dilated
+convolutions in this form, above all convolutions along one axis.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from numpy.typing import NDArray
 from systola.compiler.tflite.graph import Graph, Operator, Tensor
 
 EXPLICIT = "EXPLICIT"
-"""Padding of a convolution with options FirstH and FirstW for the place of its first window."""
+"""Kind of padding of a convolution with the first window's place in options FirstH and FirstW."""
 _VIEWS = ("RESHAPE", "EXPAND_DIMS", "SQUEEZE")
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 
 
 def dilated_convolutions(graph: Graph) -> Graph:
-    """Return `graph` with a convolution for each such group of operators; others stay."""
+    """Return `graph` with one dilated convolution for each such group of operators.
+
+    Groups that cannot be rewritten stay.
+    """
     return _Rewriter(graph).graph()
 
 
@@ -30,7 +34,9 @@ class _Rewriter:
         self._graph = graph
         self._tensors = list(graph.tensors)
         self._replaced: dict[int, list[Operator]] = {}
-        """Replacement of a group of operators, by the index of the group's last operator."""
+        """Operators that replace a group of operators, by the index of the group's last
+        operator.
+        """
         self._users: dict[int, list[Operator]] = {}
         for operator in graph.operators:
             for number in set(operator.inputs):
@@ -46,7 +52,11 @@ class _Rewriter:
         return replace(self._graph, tensors=tuple(self._tensors), operators=tuple(operators))
 
     def _next(self, operator: Operator, kinds: tuple[str, ...]) -> Operator | None:
-        """Return the only operator that takes the result, or None if its kind is not in `kinds`."""
+        """Return the only operator that takes the result of `operator`, if it is of one of the
+        `kinds`.
+
+        Returns None for another kind, and for no or several such operators.
+        """
         if len(operator.outputs) != 1 or operator.outputs[0] in self._graph.outputs:
             return None
         users = self._users.get(operator.outputs[0], [])
@@ -89,9 +99,10 @@ class _Rewriter:
     def _plan(
         self, first: Operator, convolution: Operator, last: Operator
     ) -> tuple[list[int], list[int], dict[str, Any]] | None:
-        """Return sizes of the source's and the result's map, and options; None for any other group.
+        """Return the sizes of source and result, and the options, of a group as one convolution.
 
-        Along each axis the map is padded and cut into `block` parts of every block-th pixel.
+        Along each axis the group pads the map and cuts it into `block` parts of every block-th
+        pixel. Returns None if the group is no dilated convolution.
         """
         tensors = self._tensors
         source, result = tensors[first.inputs[0]].shape, tensors[last.outputs[0]].shape
@@ -147,14 +158,16 @@ class _Rewriter:
         return tensor.data if tensor.dtype == "int32" else None
 
     def _view(self, number: int, shape: tuple[int, ...], like: Tensor | None = None) -> int:
-        """Add a tensor of another shape and return its number."""
+        """Add a tensor that is another tensor in a new shape, and return its number."""
         tensor = self._tensors[number]
         self._tensors.append(replace(like or tensor, name=tensor.name, shape=shape, data=None))
         return len(self._tensors) - 1
 
 
 def _axes(source: tuple[int, ...], spread: tuple[int, ...], blocks: int) -> tuple[int, ...] | None:
-    """Return the axes of the blocks, each height or width; None for other shapes."""
+    """Return the axes that are cut into blocks, 0 for height and 1 for width; None if not
+    possible.
+    """
     if len(spread) != 4 or source[-1:] != spread[-1:]:
         return None
     if len(source) == 4 and blocks in (1, 2):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators of TensorFlow Lite that only move elements, on any array.
+"""The operators of TensorFlow Lite that only move elements, as functions of any array.
 
-On an array of positions they give the position from which each element of the result comes.
+For an array of positions the functions give, for each element of the result, the position from
+which it comes.
 """
 
 from __future__ import annotations
@@ -18,32 +19,36 @@ from systola.compiler.errors import ModelError
 from systola.compiler.tflite.graph import Operator
 
 VIEWS = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
-"""Operators that change only the shape."""
+"""Kinds of operators that change only the shape."""
 OUTSIDE = -1
-"""Position that padding puts if there is no element."""
+"""Number that padding puts into an array of positions, where there is no element."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """An operator with the constants and shapes that it needs."""
+    """An operator that moves elements, with access to its constant inputs and its results'
+    shapes.
+    """
 
     operator: Operator
     constant: Callable[[int], NDArray[np.int64]]
-    """Function from the position of an input to whole numbers; raises ModelError if not constant.
+    """Function that returns an input as whole numbers, by its position.
+
+    It raises ModelError if the input is not constant.
     """
     shapes: Sequence[tuple[int, ...]]
-    """Shapes of the results."""
+    """Shapes of the results, as the model has them."""
 
     def option(self, name: str) -> int:
-        """Return an option of the operator, 0 if it is missing."""
+        """Return an option of the operator as a number, 0 if the option is missing."""
         return int(self.operator.options.get(name, 0))
 
     def options(self, name: str) -> tuple[int, ...]:
-        """Return an option of several numbers, an empty tuple if it is missing."""
+        """Return an option of the operator as several numbers, none if the option is missing."""
         return self.operator.options.get(name, ())
 
     def pairs(self, position: int, axes: int) -> list[tuple[int, int]]:
-        """Return an input that is a constant with one pair for each of `axes` axes."""
+        """Return a constant input that must consist of one pair for each of `axes` axes."""
         values = self.constant(position)
         if values.shape != (axes, 2):
             raise ModelError(f"its pairs of numbers have shape {values.shape}, not {(axes, 2)}")
@@ -51,14 +56,14 @@ class Call:
 
 
 def source_position(operator: Operator) -> int:
-    """Return the position of the input that is moved."""
+    """Return the position, among the operator's inputs, of the input that is moved."""
     return 1 if operator.kind == "SPLIT" else 0
 
 
 def move_elements(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
-    """Return the results for the array `x`.
+    """Return the operator's results for the array `x`.
 
-    Raises ModelError if their shapes are not as given.
+    Raises ModelError if the results' shapes are not the shapes in the model.
     """
     try:
         results = ELEMENT_MOVES[call.operator.kind](call, x)
@@ -84,7 +89,7 @@ def checked_axis(axis: int, rank: int) -> int:
 def view_shape(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape that RESHAPE, SQUEEZE or EXPAND_DIMS make of `shape`.
 
-    The result's shape in the model is ignored.
+    The shape of the result that the model gives is ignored.
     """
     match call.operator.kind:
         case "RESHAPE":
@@ -101,7 +106,10 @@ def view_shape(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _reshaped(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape from an input, or from an option in older models; one size may be -1."""
+    """Return the shape that RESHAPE makes: from an input, or from an option in older models.
+
+    One size may be -1.
+    """
     wanted = call.options("NewShape")
     if len(call.operator.inputs) > 1:
         wanted = tuple(call.constant(1).reshape(-1).tolist())
@@ -120,7 +128,7 @@ def _view(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _number(call: Call, position: int) -> int:
-    """Return an input that is a constant of one number."""
+    """Return a constant input that must be one number."""
     values = call.constant(position)
     if values.size != 1:
         raise ModelError(f"its input {position} of shape {values.shape} should be one number")
@@ -128,7 +136,10 @@ def _number(call: Call, position: int) -> int:
 
 
 def reduced_shape(shape: tuple[int, ...], axes: Set[int], *, keep: bool) -> tuple[int, ...]:
-    """Return the shape of a result that has one element along `axes` of `shape`."""
+    """Return the shape of the result of a reduction along `axes` of an array of `shape`.
+
+    With `keep` the reduced axes stay, with one element.
+    """
     sizes = (1 if axis in axes else size for axis, size in enumerate(shape))
     return tuple(size for axis, size in enumerate(sizes) if keep or axis not in axes)
 
@@ -191,13 +202,13 @@ def _strided_slice(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
             index.append(None)
         elif masked("ShrinkAxisMask"):
             if stride < 0:
-                # TensorFlow has no such stride, and LiteRT's result depends on the number.
+                # TensorFlow has no negative stride here, and LiteRT's result depends on the number.
                 raise ModelError(f"a stride of {stride} along an axis that goes is not supported")
             index.append(first or 0)
         else:
             if call.option("Offset"):
                 high = low + high
-                # In these cases LiteRT does not cut off the elements outside.
+                # In these cases LiteRT does not cut off elements outside of the array.
                 other_axes = call.option("NewAxisMask") or call.option("EllipsisMask")
                 if other_axes or not 0 <= low <= high <= x.shape[axis]:
                     raise ModelError(f"its bounds do not fit its input of shape {x.shape}")
@@ -243,9 +254,9 @@ def _mirror_pad(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def read_padding(call: Call, shape: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Return elements before and after along each axis.
+    """Return the numbers of elements to add before and after along each axis.
 
-    They must give the shape of the result.
+    Raises ModelError if the padded shape is not the shape of the result.
     """
     pairs = call.pairs(1, len(shape))
     if any(min(pair) < 0 for pair in pairs):
@@ -275,7 +286,9 @@ def _depth_to_space(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _nearest(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
-    """Resize as RESIZE_NEAREST_NEIGHBOR; LiteRT calculates the places in float32."""
+    """Resize an array as RESIZE_NEAREST_NEIGHBOR, with places calculated in float32 as in
+    LiteRT.
+    """
     if x.ndim != 4 or len(call.shapes[0]) != 4:
         raise ModelError(f"its input should be a feature map, not of shape {x.shape}")
     if tuple(call.constant(1).reshape(-1).tolist()) != call.shapes[0][1:3]:
@@ -293,7 +306,7 @@ def _nearest(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _block_and_pairs(call: Call) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return the block sizes, and for each axis the elements added or cut off on both sides."""
+    """Return the block sizes, and for each axis the elements to add or cut off on both sides."""
     block = call.constant(1).reshape(-1)
     return block.tolist(), call.pairs(2, len(block))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions of one float32 between DEQUANTIZE and QUANTIZE, which the machine has as one table.
 
-A quantiser leaves the kinds of operators in float32 that LiteRT does not have for int8, such as SIN
-and POW. A chain of them is a function of one code, which has 256 numbers.
+Some kinds of operators stay float32 in a quantised model, because LiteRT does not have them for
+int8, such as SIN and POW. A chain of them is a function of one code, so it has 256 results.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def translate_float_curve(scope: Scope, operator: Operator) -> None:
 def _add_curve(
     scope: Scope, operator: Operator, position: int, function: Callable[[Numbers], Numbers]
 ) -> None:
-    """Define the result of a function of input `position`, which is a function of codes."""
+    """Define the result of an operator as a function of codes, as its input `position` is, too."""
     source, _ = scope.source(operator, position, "float32")
     before = scope.dequantised[source]
     result, _ = scope.result(operator, dtype="float32")
@@ -66,12 +66,12 @@ def _add_curve(
     with np.errstate(all="ignore"):
         numbers = _activated(operator, function(before.numbers)).astype(np.float32)
     scope.dequantised[result] = Dequantised(before.codes, numbers)
-    # The host makes the numbers only if another operator than QUANTIZE takes them.
+    # The host calculates the numbers only if an operator other than QUANTIZE takes them.
     scope.host(operator, LookUp(numbers), result, before.codes)
 
 
 def _activated(operator: Operator, numbers: Numbers) -> Numbers:
-    """Return numbers after the activation that is fused into an operator."""
+    """Return an operator's numbers after the activation that is fused into the operator."""
     activation = fused_activation(operator)
     return numbers if activation == "NONE" else _ONE[activation](numbers)
 
@@ -107,7 +107,7 @@ _ONE: Mapping[str, Callable[[Numbers], Numbers]] = {
     "SQUARE": np.square,
     "TANH": of_single("tanhf", math.tanh),
 }
-"""Functions of float32, by the kind of operator."""
+"""Functions of one array of float32, by the kind of operator."""
 
 _TWO: Mapping[str, Callable[..., Numbers]] = {
     "ADD": np.add,
@@ -119,10 +119,12 @@ _TWO: Mapping[str, Callable[..., Numbers]] = {
     "SQUARED_DIFFERENCE": _difference_squared,
     "SUB": np.subtract,
 }
-"""Functions of two float32, one of which is a constant number."""
+"""Functions of two arrays of float32, one of which is a constant number, by the kind of
+operator.
+"""
 
 FLOAT_CURVES = (*_ONE, *_TWO)
-"""Kinds of operators that are functions of one float32."""
+"""Kinds of operators that may be functions of one float32."""
 
 FLOAT_ONLY = ("COS", "DIV", "FLOOR", "POW", "SIGN", "SIN", "SQUARE", "SQUARED_DIFFERENCE")
-"""Kinds of these operators that the machine has for float32 only."""
+"""Kinds of operators among these that the machine has for float32 only."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A calculation of constants from other constants and from shapes."""
+"""The calculation of a graph's constants from other constants and from shapes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from systola.compiler.whole_numbers import WHOLE_NUMBERS, WHOLE_TYPES
 
 MOST_ELEMENTS = 1 << 24
 _PADDING = ("PAD", "PADV2", "MIRROR_PAD", "SPACE_TO_BATCH_ND")
-"""Kinds of moves that need a number besides the elements, since they also fill a border."""
+"""Kinds of moves that fill a border, so that the moved elements alone do not give the result."""
 
 
 def fold_constants(graph: Graph) -> Graph:
-    """Return `graph` without the operators that need no input; their results become constants.
+    """Return `graph` without the operators that do not depend on its inputs.
 
-    Sizes that the file leaves open are calculated, too. An operator that cannot be calculated here
-    stays, for the translation to judge.
+    Their results become constants. Sizes that the file leaves open are calculated, too. An operator
+    that cannot be calculated here stays, so that the translation judges it.
     """
     tensors = list(graph.tensors)
     variable = set(graph.inputs)
@@ -63,7 +63,7 @@ def fold_constants(graph: Graph) -> Graph:
 def _calculated(
     operator: Operator, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]
 ) -> list[NDArray[Any]] | None:
-    """Return the results of an operator with constant inputs only; None for other operators."""
+    """Return the results of an operator of which all inputs are constants; else None."""
     arrays = [tensor.data if tensor else None for tensor in inputs]
     if any(array is None for array in arrays) or not outputs:
         return None
@@ -126,7 +126,7 @@ def _fill(
 def _product(
     operator: Operator, constants: list[NDArray[Any]], shape: tuple[int, ...]
 ) -> NDArray[Any]:
-    """Multiply all elements, as REDUCE_PROD does."""
+    """Return the product of all elements of a constant, as REDUCE_PROD does."""
     rank = constants[0].ndim
     axes = {checked_axis(axis, rank) for axis in constants[1].reshape(-1).tolist()}
     keep = bool(operator.options.get("KeepDims"))
@@ -144,7 +144,7 @@ def _cast(
 
 
 def _quantised(source: Tensor, data: NDArray[Any], result: Tensor) -> NDArray[Any]:
-    """Apply QUANTIZE, to int8 as an operator of the model would."""
+    """Return a constant after QUANTIZE to int8, as an operator of the model would make it."""
     if (source.dtype, result.dtype) == ("float32", "int8"):
         return to_int8(data, result.scale, result.zero_point)
     if (source.dtype, result.dtype) == ("int8", "int8"):
@@ -154,7 +154,7 @@ def _quantised(source: Tensor, data: NDArray[Any], result: Tensor) -> NDArray[An
 
 
 def _dequantised(source: Tensor, data: NDArray[Any], result: Tensor) -> NDArray[Any]:
-    """Apply DEQUANTIZE from int8."""
+    """Return a constant of int8 after DEQUANTIZE to float32."""
     if (source.dtype, result.dtype) != ("int8", "float32"):
         raise ModelError("other types are left to the translation")
     return to_float(data, source.scale, source.zero_point)
@@ -164,7 +164,7 @@ _CODED: Mapping[str, Callable[[Tensor, NDArray[Any], Tensor], NDArray[Any]]] = {
     "QUANTIZE": _quantised,
     "DEQUANTIZE": _dequantised,
 }
-"""Functions of constants that depend on scales."""
+"""Functions of a constant and two tensors' scales, by the kind of operator."""
 
 FOLDED: Mapping[str, Callable[[Operator, list[NDArray[Any]], tuple[int, ...]], NDArray[Any]]] = {
     "PACK": _pack,
@@ -173,4 +173,4 @@ FOLDED: Mapping[str, Callable[[Operator, list[NDArray[Any]], tuple[int, ...]], N
     "REDUCE_PROD": _product,
     "CAST": _cast,
 }
-"""Functions of constants, of any type."""
+"""Functions of constants of any type, by the kind of operator."""

@@ -32,7 +32,10 @@ def fused_activation(operator: Operator) -> str:
 
 
 def bias_values(bias: Tensor | None, n: int) -> NDArray[np.int64]:
-    """Return the `n` values of a bias, zeros without a bias; raise ModelError for another size."""
+    """Return the `n` values of a bias, or zeros if there is none.
+
+    Raises ModelError for another size or type.
+    """
     if bias is None:
         return np.zeros(n, np.int64)
     need_type("bias", bias, "int32")
@@ -42,7 +45,9 @@ def bias_values(bias: Tensor | None, n: int) -> NDArray[np.int64]:
 
 
 def multiplier(scale: float) -> tuple[int, int]:
-    """Return LiteRT's multiplier and shift; raise ModelError if the machine lacks the shift."""
+    """Return LiteRT's multiplier and shift for a scale; raise ModelError if the machine
+    lacks them.
+    """
     if scale < 2.0**MAX_LEFT:
         q, shift = quantise_multiplier(scale)
         if shift <= MAX_LEFT:
@@ -51,13 +56,13 @@ def multiplier(scale: float) -> tuple[int, int]:
 
 
 def check_symmetric(weights: Tensor) -> None:
-    """Raise ModelError for a zero point of weights, which only weights of uint8 may have."""
+    """Raise ModelError if weights have a zero point, unless they are uint8 in the file."""
     if bool(weights.zero_points.any()) and not weights.unsigned:
         raise ModelError("its weights have a zero point other than 0, which is not supported")
 
 
 def centred(weights: Tensor) -> NDArray[np.int64]:
-    """Return the codes of weights less their zero point."""
+    """Return the codes of weights less their zero point, which is 0 unless they were uint8."""
     assert weights.data is not None
     if weights.unsigned and len(weights.zero_points) != 1:
         raise ModelError("its weights of uint8 need one scale and one zero point")
@@ -68,7 +73,7 @@ def centred(weights: Tensor) -> NDArray[np.int64]:
 def fully_connected(
     graph: Graph, operator: Operator, source: Tensor, result: Tensor, semantics: Semantics
 ) -> tuple[Layer, int]:
-    """Return the layer for `operator`, and the number of its inexact channels.
+    """Return the layer for FULLY_CONNECTED, and the number of its inexact channels.
 
     Weights of more than 8 bits are several parts, each of which takes all inputs. A channel is
     inexact if no multiplier equals LiteRT's scale, see exact_multipliers. Raises ModelError for an
@@ -121,9 +126,9 @@ def fully_connected(
 def _double_multipliers(
     source: Tensor, result: Tensor, weights: Tensor, n: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return multipliers and shifts for DOUBLE rounding."""
+    """Return multipliers and shifts of a layer for DOUBLE rounding."""
     if len(weights.scales) == 1:
-        # LiteRT multiplies a single scale in float32.
+        # LiteRT multiplies a single scale of all weights in float32.
         scales = np.full(n, to_single(source.scale * weights.channel_scales[0]) / result.scale)
     else:
         scales = source.scale * weights.channel_scales / result.scale
@@ -138,9 +143,9 @@ def _single_multipliers(
     values: NDArray[np.int64],
     bias: NDArray[np.int64],
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
-    """Return multipliers and shifts for SINGLE rounding, and whether each channel is exact."""
+    """Return multipliers and shifts of a layer for SINGLE rounding, and whether each is exact."""
     zero_point = source.zero_point
-    # The least and the greatest sum that any input gives.
+    # These are the least and the greatest sum that any input gives.
     low_end, high_end = values * (-128 - zero_point), values * (127 - zero_point)
     limits = (
         bias + np.minimum(low_end, high_end).sum(axis=0),

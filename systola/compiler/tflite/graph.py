@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network as a list of operators on tensors, from any file format."""
+"""A TensorFlow Lite network as plain data: a list of operators on tensors."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from numpy.typing import NDArray
 from systola.compiler.errors import ModelError
 
 SMALLEST_SCALE = 1e-30
-"""Smallest scale of activations with a meaning; smaller ones would have reciprocals that overflow.
-"""
+"""Bound of scales: activations must have a larger scale, or reciprocals would overflow."""
 NUMPY_TYPES = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64", "bool")
-"""Types of tensors that numpy has by the same name."""
+"""Element types that numpy has by the same name."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor that is a value between operators, or a constant."""
+    """A tensor of a network, either calculated or constant."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
-    """Type in numpy's spelling if numpy has it: int8, int32, float32."""
+    """Element type in numpy's spelling if numpy has it: int8, int32, float32."""
     scales: NDArray[np.float32]
-    """Scales, one per tensor or one per channel; empty if the tensor is not quantised."""
+    """Scales of the codes, one per tensor or one per channel; empty if the tensor is not
+    quantised.
+    """
     zero_points: NDArray[np.int64]
-    """Zero points, one for each scale."""
+    """Zero points of the codes, one for each scale."""
     axis: int
     """Dimension of the channels, if there is more than one scale."""
     data: NDArray[Any] | None
@@ -39,16 +40,18 @@ class Tensor:
     open: bool = False
     """True if sizes in `shape` are placeholders, which the interpreter calculates."""
     unsigned: bool = False
-    """True if the codes are 128 more in the file, as uint8."""
+    """True if the file has the codes as uint8, in which they are 128 more."""
 
     @property
     def size(self) -> int:
-        """Return the number of elements."""
+        """Return the number of elements of the tensor."""
         return math.prod(self.shape)
 
     @property
     def scale(self) -> float:
-        """Return the scale of a tensor that has one; raise ModelError for another tensor."""
+        """Return the scale of a tensor that has exactly one scale; raise ModelError for another
+        tensor.
+        """
         if len(self.scales) != 1:
             raise ModelError(f"tensor '{self.name}' needs one scale, it has {len(self.scales)}")
         scale = float(self.channel_scales[0])
@@ -58,19 +61,19 @@ class Tensor:
 
     @property
     def channel_scales(self) -> NDArray[np.float64]:
-        """Return the scales in float64, 0 for channels without weights.
+        """Return the tensor's scales in float64, 0 for channels without weights.
 
         Raises ModelError for invalid scales.
         """
-        # The conversion warns of some not-a-numbers, so they are refused before it.
+        # numpy warns when it converts some not-a-numbers, so they are refused before.
         if not bool((np.isfinite(self.scales) & (self.scales >= 0)).all()):
             raise ModelError(f"tensor '{self.name}' has a scale that is not positive")
         return self.scales.astype(np.float64)
 
     @property
     def zero_point(self) -> int:
-        """Return the zero point of an int8 tensor that has one; raise ModelError for another
-        tensor.
+        """Return the zero point of an int8 tensor that has exactly one; raise ModelError for
+        another tensor.
         """
         if len(self.zero_points) != 1 or not -128 <= int(self.zero_points[0]) <= 127:
             raise ModelError(f"tensor '{self.name}' needs one zero point from -128 to 127")
@@ -78,7 +81,7 @@ class Tensor:
 
     @property
     def byte_zero_point(self) -> int:
-        """Return the zero point as `zero_point` does, from 0 to 255 for uint8."""
+        """Return the zero point as `zero_point` does, but from 0 to 255 for a tensor of uint8."""
         if self.dtype != "uint8":
             return self.zero_point
         if len(self.zero_points) != 1 or not 0 <= int(self.zero_points[0]) <= 255:
@@ -88,19 +91,19 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operation of the network."""
+    """An operator of a TensorFlow Lite network."""
 
     index: int
-    """Position in the model, counted from 0."""
+    """Position of the operator in the model, counted from 0."""
     kind: str
     """Name of the kind in TensorFlow Lite's spelling, such as FULLY_CONNECTED."""
     inputs: tuple[int, ...]
-    """Numbers of tensors; -1 for a missing optional tensor."""
+    """Numbers of the input tensors; -1 for a missing optional tensor."""
     outputs: tuple[int, ...]
     options: Mapping[str, Any]
-    """Options of this kind of operator, by their names in TensorFlow Lite's schema."""
+    """Options of the operator, by their names in TensorFlow Lite's schema."""
     intermediates: tuple[int, ...] = ()
-    """Tensors that only have the scales of values inside the operator."""
+    """Numbers of tensors without data, which only have the scales of values inside the operator."""
 
     def __str__(self) -> str:
         return f"operator {self.index} ({self.kind})"
@@ -108,7 +111,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Graph:
-    """A network in which all tensor numbers are valid."""
+    """A network of operators on tensors, in which all numbers of tensors are valid."""
 
     tensors: tuple[Tensor, ...]
     operators: tuple[Operator, ...]
@@ -116,9 +119,9 @@ class Graph:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     first_values: tuple[NDArray[Any], ...] = ()
-    """First values of the variables.
+    """First values of the variables, which keep a value from one sample to the next.
 
-    The last inputs are the variables before a sample, and the last outputs after it.
+    The last inputs are the variables before a sample, and the last outputs the variables after it.
     """
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reader of TensorFlow Lite models.
 
-The schema classes come from the FlatBuffers compiler, in the package `tflite`. They check nothing,
-so any exception in them means that the file is damaged.
+The classes of the file's schema come from the FlatBuffers compiler, in the package `tflite`. They
+check nothing, so any exception in them means that the file is damaged.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from systola.compiler.tflite.variables import OPENING, without_variables
 
 IDENTIFIER = b"TFL3"
 _BUILTIN_CODE = 10
-"""Place of the field `builtin_code` in the table of an OperatorCode's fields."""
+"""Offset of the field `builtin_code` among the fields of an OperatorCode."""
 _NO_OFFSET = 1
-"""Offset of a buffer of a large model without a set place; smaller models have 0."""
+"""Offset that a large model gives to a buffer without content; smaller models give 0."""
 _CUT = "the model is damaged or cut short"
 _MAX_DIMENSIONS = 8
 _NAME_LENGTH = 200
@@ -38,7 +38,7 @@ _DAMAGED = (
     ValueError,
     struct.error,
 )
-"""Exceptions that the schema classes raise when they follow an offset to nowhere."""
+"""Exceptions that the schema classes raise if an offset in the file leads to nowhere."""
 
 # The package comes without type information: from here on its objects are Any.
 _schema: Any = import_module("tflite")
@@ -47,9 +47,9 @@ _schema: Any = import_module("tflite")
 def read_tflite(content: bytes, *, main: bool = False) -> Graph:
     """Return the network in the content of a .tflite file.
 
-    With `main`, only the first of several subgraphs is read, as it is. Without `main`, variables
-    become inputs and outputs, and a file that has other subgraphs than these need is refused.
-    Raises ModelError for a file that is no such model or is damaged.
+    With `main`, only the first of several subgraphs is read, and not changed. Without `main`,
+    variables become inputs and outputs. A file with subgraphs that variables do not need is refused
+    then. Raises ModelError for a file that is no such model or is damaged.
     """
     if content[4:8] != IDENTIFIER:
         raise ModelError("not a TensorFlow Lite model")
@@ -70,7 +70,7 @@ class _Reader:
 
     def graph(self, *, main: bool) -> Graph:
         model = self._model
-        # Unused buffers are read, too: this shows whether the end of the file is present.
+        # Unused buffers are read, too, which shows whether the end of the file is present.
         for number in self._numbers(model.BuffersLength()):
             self._content_of(model.Buffers(number))
         for number in self._numbers(model.MetadataLength()):
@@ -107,7 +107,10 @@ class _Reader:
         )
 
     def _numbers(self, length: int) -> range:
-        """Return range(length), after a check that each item can take four bytes of the file."""
+        """Return range(length), if the file is large enough for four bytes for each item.
+
+        Raises ModelError if it is not.
+        """
         if length * 4 > len(self._content):
             raise ModelError(_CUT)
         return range(length)
@@ -151,7 +154,7 @@ class _Reader:
     def _data(
         self, name: str, number: int, dtype: str, shape: tuple[int, ...]
     ) -> NDArray[Any] | None:
-        """Return the content of buffer `number`, None if it is empty or numpy lacks its type."""
+        """Return the content of buffer `number`; None if it is empty or numpy lacks the type."""
         if number >= self._model.BuffersLength():
             raise ModelError(f"the model is damaged: there is no buffer {number}")
         buffer = self._model.Buffers(number)
@@ -167,7 +170,7 @@ class _Reader:
         return content.view(item).reshape(shape)
 
     def _content_of(self, buffer: Any) -> NDArray[np.uint8]:
-        """Return the bytes of a buffer: inside the flatbuffer, or after it in the same file."""
+        """Return the bytes of a buffer, which are inside the flatbuffer or after it in the file."""
         if buffer.DataLength():
             return np.array(buffer.DataAsNumpy(), np.uint8)
         first, size = int(buffer.Offset()), int(buffer.Size())
@@ -179,8 +182,9 @@ class _Reader:
 
     def _operator(self, index: int, operator: Any, tensors: int) -> Operator:
         code = self._model.OperatorCodes(operator.OpcodeIndex())
-        # The older of the two fields holds codes up to 127 only, and the interpreter takes the
-        # larger code. The package's BuiltinCode() does not give the newer field below 127.
+        # The kind of operator has two fields. The older field holds codes up to 127 only, and the
+        # interpreter takes the larger code. The package's BuiltinCode() does not give a newer field
+        # below 127.
         offset = code._tab.Offset(_BUILTIN_CODE)
         newer = struct.unpack_from("<i", self._content, code._tab.Pos + offset)[0] if offset else 0
         number = max(code.DeprecatedBuiltinCode(), newer)
@@ -198,7 +202,7 @@ class _Reader:
 
 
 def _printable(name: bytes | None) -> str:
-    """Return the start of a name of the file, in printable form."""
+    """Return the start of a name in the file, in printable form."""
     return printable((name or b"").decode(errors="replace")[:_NAME_LENGTH])
 
 
@@ -290,11 +294,11 @@ _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
 }
-"""Class and names of the options, for the kinds of operators with relevant options."""
+"""Schema class and names of an operator's options, for the kinds with relevant options."""
 
 
 def _options(kind: str, operator: Any) -> Mapping[str, Any]:
-    """Return options of an operator by the names of the schema; empty if the file has none.
+    """Return an operator's options by the names of the schema; empty if the file has none.
 
     Activations, kinds of padding and types are given by their names.
     """
@@ -319,7 +323,9 @@ def _options(kind: str, operator: Any) -> Mapping[str, Any]:
 
 
 def _option(options: Any, field: str) -> Any:
-    """Return a number, or a tuple of numbers, as many as a shape may have."""
+    """Return an option as a number, or as a tuple of at most as many numbers as a shape may
+    have.
+    """
     length = getattr(options, f"{field}Length", None)
     if length is None:
         return getattr(options, field)()
@@ -329,5 +335,5 @@ def _option(options: Any, field: str) -> Any:
 
 
 def _names(enumeration: type) -> dict[int, str]:
-    """Return names of the constants of a schema class, by value."""
+    """Return the names of the constants of a schema class, by their values."""
     return {value: name for name, value in vars(enumeration).items() if isinstance(value, int)}

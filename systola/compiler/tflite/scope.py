@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of a translation that one operator of a TensorFlow Lite model may read and add to."""
+"""The state of a translation, which each operator of a TensorFlow Lite model may read and
+add to.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +27,21 @@ from systola.compiler.tflite.fully_connected import (
 from systola.compiler.tflite.graph import Graph, Operator, Tensor, need_type
 
 MOST_ELEMENTS = 1 << 23
-"""Largest number of elements of a calculated tensor; with more elements, compiling would take
-long.
+"""Largest number of elements of a calculated tensor.
+
+With more elements, the compilation would take long.
 """
 
 
 @dataclass(frozen=True)
 class Padded:
-    """A value that PAD pads, with the padding; a convolution may take the value and pad itself."""
+    """The source of a PAD and the padding, so that a convolution can take the source and pad
+    itself.
+    """
 
     source: Value
     before: tuple[int, ...]
-    """Number of elements before the source along each axis."""
+    """Number of elements added before the source, along each axis."""
     fill: int
 
 
@@ -46,23 +51,23 @@ class Dequantised:
 
     codes: Value
     numbers: NDArray[np.float32]
-    """Numbers that the codes stand for, for all codes in the order of INT8."""
+    """Numbers of float32 for which the codes stand, for all codes in the order of INT8."""
 
 
 @dataclass(frozen=True)
 class Moved:
-    """A value of int8 that is made from another value by moves alone."""
+    """A value of int8 that is made from another value only by moves of elements."""
 
     source: Value
     origin: Positions
-    """Position in the source of each element, flat, in the format of compiler/moves.py."""
+    """Position in the source of each element, as an array of one dimension (see moves)."""
     fill: int
     by_host: bool
-    """True if one of the moves stays on the host."""
+    """True if the host does one of the moves."""
 
 
 class Scope:
-    """A scope with the graph, and the operations that have been translated so far.
+    """A collector of the operations that have been translated so far, with the graph.
 
     All methods raise ModelError if something is not supported.
     """
@@ -81,25 +86,29 @@ class Scope:
         self.moved: dict[Value, Moved] = {}
         self.dequantised: dict[Value, Dequantised] = {}
         self.halves: dict[tuple[Value, int], Value] = {}
-        """Rows of low and of high bytes, by a value of int16 and the length of its rows."""
+        """Value with rows of low and high bytes, by the value of int16 and the length of
+        its rows.
+        """
         self.reasons: dict[str, str] = {}
-        """Reason why an operator stays on the host, by the operator's text."""
+        """Reasons why operators stay on the host, by the operators' texts."""
         self._values: dict[int, Value] = {}
 
     def tensor(self, operator: Operator, position: int) -> Tensor:
-        """Return input tensor `position` of an operator, constant or not."""
+        """Return the tensor of an operator's input, constant or not; raise ModelError if it is
+        missing.
+        """
         number = operator.inputs[position] if position < len(operator.inputs) else -1
         if number < 0:
             raise ModelError(f"its input {position} is missing")
         return self.graph.tensors[number]
 
     def optional(self, operator: Operator, position: int) -> Tensor | None:
-        """Return input tensor `position`, or None if it is missing."""
+        """Return the tensor of an operator's input, or None if the input is missing."""
         number = operator.inputs[position] if position < len(operator.inputs) else -1
         return None if number < 0 else self.graph.tensors[number]
 
     def whole_numbers(self, operator: Operator, position: int) -> NDArray[np.int64]:
-        """Return the content of an input that must be a constant of int32 or int64."""
+        """Return the content of an operator's input, which must be a constant of int32 or int64."""
         tensor = self.tensor(operator, position)
         if tensor.data is None:
             raise ModelError(f"its input {position} must be a constant")
@@ -110,7 +119,7 @@ class Scope:
     def source(
         self, operator: Operator, position: int = 0, dtype: str = "int8"
     ) -> tuple[Value, Tensor]:
-        """Return a calculated input, and its tensor."""
+        """Return the value and the tensor of an operator's input, which must be calculated."""
         tensor = self.tensor(operator, position)
         need_type("input", tensor, dtype)
         number = operator.inputs[position]
@@ -119,7 +128,7 @@ class Scope:
         return self._values[number], tensor
 
     def operand(self, operator: Operator, position: int) -> tuple[Value | NDArray[np.int8], Tensor]:
-        """Return an input that is calculated or constant, and its tensor."""
+        """Return an operator's input as a value or as constants, and its tensor."""
         tensor = self.tensor(operator, position)
         if tensor.data is None:
             return self.source(operator, position)
@@ -129,7 +138,7 @@ class Scope:
     def result(
         self, operator: Operator, position: int = 0, dtype: str = "int8"
     ) -> tuple[Value, Tensor]:
-        """Return a result, and its tensor."""
+        """Return the value and the tensor of an operator's result."""
         if position >= len(operator.outputs):
             raise ModelError(f"it has no result {position}")
         number = operator.outputs[position]
@@ -138,7 +147,7 @@ class Scope:
         return self.define(number), tensor
 
     def define(self, number: int) -> Value:
-        """Return the value of a calculated tensor, which the first call makes."""
+        """Return the value of the calculated tensor `number`; the first call makes this value."""
         if number not in self._values:
             tensor = self.graph.tensors[number]
             shape = tensor.shape
@@ -157,7 +166,7 @@ class Scope:
         self._values[operator.outputs[0]] = source
 
     def add(self, *items: Item) -> None:
-        """Append operations."""
+        """Append operations for the machine or the host."""
         self.items += items
 
     def host(
@@ -168,7 +177,7 @@ class Scope:
         *sources: Value,
         reason: str = "",
     ) -> None:
-        """Append an operation of the host; `reason` is for `tpu check`, if it is not empty."""
+        """Append an operation of the host; `reason`, if not empty, is shown by `tpu check`."""
         if reason:
             self.reasons[str(operator)] = reason
         stage = HostStage(operator=str(operator), sources=sources, result=result, function=function)
@@ -182,7 +191,7 @@ def one_result(operator: Operator, inputs: int) -> None:
 
 
 def check_maps(*values: Value) -> None:
-    """Raise ModelError unless the values are feature maps."""
+    """Raise ModelError unless all values have the shape of a feature map."""
     for value in values:
         if len(value.shape) != 4 or value.shape[0] != 1:
             raise ModelError(
@@ -191,7 +200,9 @@ def check_maps(*values: Value) -> None:
 
 
 def same_quantisation(source: Tensor, result: Tensor) -> None:
-    """Raise ModelError unless two tensors have the same scale and zero point, or both have none."""
+    """Raise ModelError unless two tensors have the same scale and zero point, or neither
+    has any.
+    """
     if not len(source.scales) and not len(result.scales):
         return
     if source.scale != result.scale or source.zero_point != result.zero_point:
@@ -207,7 +218,7 @@ def channel_requantisation(
     weight_sums: NDArray[np.int64],
     axis: int,
 ) -> Requantisation:
-    """Return the requantisation of a convolution with `weights`.
+    """Return the requantisation of a convolution, with a scale for each of its channels.
 
     The channels of the weights are along `axis`.
     """
@@ -217,7 +228,7 @@ def channel_requantisation(
     check_symmetric(weights)
     products = source.scale * weights.channel_scales
     if weights.unsigned:
-        # LiteRT multiplies the single scale of weights of uint8 in float32.
+        # For weights of uint8, LiteRT multiplies the two scales in float32.
         products = np.array([to_single(float(product)) for product in products])
     scales = products / result.scale
     pairs = [multiplier(float(scale)) for scale in np.broadcast_to(scales, (n,))]
@@ -235,7 +246,7 @@ def channel_requantisation(
 def activated_requantisation(
     operator: Operator, scale: float, result: Tensor, bias: int = 0
 ) -> Requantisation:
-    """Return a requantisation with one scale for all channels, and the fused activation."""
+    """Return the requantisation with one scale for all channels, and with the fused activation."""
     activation = fused_activation(operator)
     q, shift = multiplier(scale)
     return scalar_requantisation(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes of results that a file leaves open: its stored sizes are placeholders then.
+"""The shapes of results that a file leaves open, in which the stored sizes are placeholders.
 
 The interpreter calculates shapes when it begins. A size that the converter did not know is 1 in the
 file.
@@ -27,22 +27,22 @@ from systola.compiler.tflite.graph import Operator, Tensor
 
 _REDUCTIONS = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
 _OTHERS = ("MAX_POOL_2D", "AVERAGE_POOL_2D", "RANK")
-"""Operators of one input that have results of another shape, which is left as it is stored."""
+"""Kinds of operators with results of another shape, for which the stored shape is kept."""
 _BINARY = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "PRELU")
 _MOST_ELEMENTS = 1 << 24
-"""Largest number of elements of an input that are moved to find the shape of a result."""
+"""Largest number of elements of an input that is moved to find the shape of a result."""
 
 
 def with_known_shapes(
     operator: Operator, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]
 ) -> list[Tensor]:
-    """Return the results of an operator, with calculated sizes where the file leaves some open."""
+    """Return an operator's results, with calculated shapes if the file leaves sizes open."""
     if not any(output.open for output in outputs):
         return list(outputs)
     try:
         shapes = _shapes(operator, inputs, outputs)
     except (ModelError, ValueError, IndexError, ZeroDivisionError):
-        # The translation of the operator gives the reason.
+        # The translation will refuse the operator, and give the reason.
         return list(outputs)
     if len(shapes) != len(outputs):
         return list(outputs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Translates the graph of a TensorFlow Lite model to operations for the machine and the host."""
+"""The translation of a TensorFlow Lite model to operations for the machine and the host."""
 
 from __future__ import annotations
 
@@ -102,7 +102,10 @@ TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
 
 
 def _of_any_type(kind: str) -> Callable[[Scope, Operator], None]:
-    """Return the translator of a kind of operator that may have inputs of several types."""
+    """Return a translator for a kind of operator that may have inputs of several types.
+
+    The returned function chooses by the input's type.
+    """
 
     def translate_one(scope: Scope, operator: Operator) -> None:
         last = len(operator.inputs) - 1
@@ -130,9 +133,9 @@ def translate(
 ) -> Translation:
     """Return the operations of a network, without operations that its outputs do not need.
 
-    Their results equal the results of the interpreter `semantics`. `repeat` is the number of
-    samples in one sample of the model; with None it follows from the model's shapes. Raises
-    ModelError, with number and kind of the operator, if something is not supported.
+    The results equal the results of the interpreter `semantics`. `repeat` is the number of samples
+    in one sample of the model; with None it follows from the model's shapes. Raises ModelError,
+    with number and kind of the operator, if something is not supported.
     """
     if not graph.inputs or not graph.outputs:
         raise ModelError("the model has no inputs or no outputs")
@@ -146,15 +149,16 @@ def translate(
         try:
             return _translated(graph, operators, repeat, semantics)
         except ModelError:
-            # An operator mixes the samples, so all of them are one sample.
+            # An operator mixes the samples, so all of them together are translated as a single
+            # sample.
             pass
     return _translated(graph, operators, 1, semantics)
 
 
 def refused_operators(graph: Graph, semantics: Semantics) -> dict[str, str]:
-    """Return the reason for each operator that is refused by itself, and not because of another.
+    """Return the reason for each operator that is refused by itself, not because of another one.
 
-    Operators that take a result of a refused operator get it like an input of the model.
+    Operators that take a result of a refused operator get this result like an input of the model.
     """
     graph, unlike = without_unlike(graph)
     reason = "this kind of operator is not supported on uint8"
@@ -176,7 +180,7 @@ def refused_operators(graph: Graph, semantics: Semantics) -> dict[str, str]:
 
 
 def _prepared(graph: Graph) -> Graph:
-    """Return a network of fewer kinds of operators, with its constants calculated."""
+    """Return the network with fewer kinds of operators, and with all constants calculated."""
     graph = without_unsigned(fold_constants(graph))
     return without_rare_activations(dilated_convolutions(graph))
 
@@ -207,7 +211,7 @@ def _translated(
 
 
 def _live(items: list[Item], outputs: tuple[Value, ...]) -> tuple[Item, ...]:
-    """Return the items that the outputs depend on."""
+    """Return the operations and host stages on which the outputs depend."""
     wanted = set(outputs)
     live: list[Item] = []
     for item in reversed(items):
@@ -250,7 +254,7 @@ def check_order(graph: Graph) -> None:
 def _repeat(graph: Graph, operators: list[Operator]) -> int:
     """Return the number of samples in one sample of the model.
 
-    It is the first dimension if all calculated tensors have the same one, else 1.
+    It is the first dimension of all calculated tensors, if they have the same one; else 1.
     """
     numbers = {*graph.inputs, *(number for operator in operators for number in operator.outputs)}
     shapes = [graph.tensors[number].shape for number in numbers]
@@ -259,7 +263,7 @@ def _repeat(graph: Graph, operators: list[Operator]) -> int:
 
 
 def _needed(graph: Graph) -> list[Operator]:
-    """Return the operators that the outputs depend on."""
+    """Return the operators on which the outputs of the network depend."""
     wanted = set(graph.outputs)
     needed: list[Operator] = []
     for operator in reversed(graph.operators):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of operators that work element by element to operations."""
+"""The translation of TensorFlow Lite's operators that work element by element."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ OPERATIONS: Mapping[str, Operation] = {
     "MUL": Operation.MULTIPLY,
 }
 ADD_BITS = 20
-"""Bits by which ADD and SUB shift their operands to the left first."""
+"""Number of bits by which ADD and SUB shift their operands to the left first."""
 
 MOST_SUM_SCALE = 4
 """Least scale of sums of ADD and SUB for which LiteRT's arithmetic overflows 32 bits."""
 
 MOST_STEPS = 1 << 30
-"""Steps of a scale that LiteRT rounds to a whole number of 32 bits, with a margin."""
+"""Number of scale steps up to which LiteRT rounds to a whole number of 32 bits, with a margin."""
 
 
 def translate_binary(scope: Scope, operator: Operator) -> None:
-    """Translate ADD, SUB and MUL of int8, or of whole numbers on the host."""
+    """Translate ADD, SUB and MUL of int8 to Vector instructions, of whole numbers to the host."""
     one_result(operator, 2)
     if scope.tensor(operator, 0).dtype in WHOLE_TYPES:
         translate_whole_numbers(scope, operator)
@@ -84,7 +84,7 @@ def translate_binary(scope: Scope, operator: Operator) -> None:
     operation = OPERATIONS[operator.kind]
     if operation == Operation.MULTIPLY:
         scale_a, scale_b = Scale(tensor_a.zero_point), Scale(tensor_b.zero_point)
-        # LiteRT multiplies and divides these in float32.
+        # LiteRT multiplies and divides the scales of a product in float32.
         scale = to_single(to_single(tensor_a.scale * tensor_b.scale) / result_tensor.scale)
     else:
         common = 2 * max(tensor_a.scale, tensor_b.scale)
@@ -106,7 +106,7 @@ def translate_binary(scope: Scope, operator: Operator) -> None:
 
 
 def check_broadcast(result: Value, *operands: Value | NDArray[np.int8]) -> None:
-    """Raise ModelError unless the result has the shape that operands are spread to."""
+    """Raise ModelError unless the operands, spread to a common shape, have the result's shape."""
     shapes = [operand.shape for operand in operands]
     if broadcast_shape(shapes) != result.shape:
         raise ModelError(f"its inputs of shapes {shapes} do not make shape {result.shape}")
@@ -115,7 +115,7 @@ def check_broadcast(result: Value, *operands: Value | NDArray[np.int8]) -> None:
 def with_one_constant(node: Binary) -> Unary | None:
     """Return a table in place of an operation between a value and one constant number.
 
-    Returns None for other operations.
+    Returns None for an operation on other operands.
     """
     for value, constant in ((node.a, node.b), (node.b, node.a)):
         if (
@@ -159,7 +159,7 @@ def spread(
         return operand
     wide = Value(f"{operand.name} for {operator}", result.shape)
     if operand.channels < result.channels:
-        # All channels come first: then whole pixels can be repeated.
+        # One channel is first copied to all channels: then whole pixels can be repeated.
         channels = Value(f"{wide.name} in all channels", (*operand.shape[:-1], result.channels))
         each = np.broadcast_to(positions, channels.shape)
         scope.add(*moved(str(operator), operand, channels, each))
@@ -173,7 +173,9 @@ def spread(
 
 
 def translate_extreme(scope: Scope, operator: Operator) -> None:
-    """Translate MAXIMUM and MINIMUM: of int8 to a pool over both, of whole numbers to the host."""
+    """Translate MAXIMUM and MINIMUM of int8 to a pool over both inputs, of whole numbers to the
+    host.
+    """
     one_result(operator, 2)
     if scope.tensor(operator, 0).dtype in WHOLE_TYPES:
         translate_whole_numbers(scope, operator)
@@ -215,14 +217,19 @@ def translate_extreme(scope: Scope, operator: Operator) -> None:
 
 
 def complement(scope: Scope, operator: Operator, source: Value) -> Value:
-    """Return -1 - x of each code: the largest complement belongs to the smallest code."""
+    """Return a value with the complement -1 - x of each code x.
+
+    The smallest code has the largest complement.
+    """
     result = Value(f"{source.name} negated", source.shape)
     _add_table(scope, operator, source, result, (-1 - INT8).astype(np.int8))
     return result
 
 
 def with_inverted_sign(scope: Scope, operator: Operator, source: Value) -> Value:
-    """Return each code with its highest bit inverted: int8 read as uint8, and back."""
+    """Return a value with the highest bit of each code inverted, which makes uint8 of int8 and
+    back.
+    """
     result = Value(f"{source.name} with inverted sign", source.shape)
     _add_table(scope, operator, source, result, (INT8 ^ -128).astype(np.int8))
     return result
@@ -275,7 +282,10 @@ TABLES: Mapping[str, Callable[[Operator, Tensor, Tensor], NDArray[np.int8]]] = {
     **dict.fromkeys(("RELU_N1_TO_1", "RELU_0_TO_1"), _relu),
     **CURVE_TABLES,
 }
-"""Functions that make a table, in the order of INT8, from an operator, its input and its output."""
+"""Functions that return a table, in the order of INT8, by the kind of operator.
+
+The arguments are an operator, its input and its output.
+"""
 
 
 def translate_prelu(scope: Scope, operator: Operator) -> None:
@@ -318,7 +328,7 @@ def translate_prelu(scope: Scope, operator: Operator) -> None:
             output=scalar_requantisation(q, shift, zero_point=zero_point),
         )
     )
-    # One of the two parts is 0.
+    # One of the two parts is always the code of 0, so their sum is exact.
     zero_points = zero_point, zero_point
     scope.add(exact_sum(str(operator), result, (parts[0], parts[2]), zero_points, zero_point))
 
@@ -357,7 +367,7 @@ def translate_quantize(scope: Scope, operator: Operator) -> None:
 
 
 def _quantise_again(scope: Scope, operator: Operator, source: Value, tensor: Tensor) -> None:
-    """Translate QUANTIZE of a function of codes to a table, or to nothing."""
+    """Translate QUANTIZE of numbers that are a function of codes, to a table or to nothing."""
     before = scope.dequantised[source]
     with np.errstate(over="ignore"):
         steps = np.abs(before.numbers / np.float32(tensor.scale))
@@ -389,7 +399,8 @@ def translate_rescale(scope: Scope, operator: Operator) -> None:
     scale = source_tensor.scale / result_tensor.scale
     function, ceiling = Function.NONE, 127
     if operator.kind != "QUANTIZE":
-        # LiteRT divides these scales in float32, but the scales of QUANTIZE in float64.
+        # LiteRT divides the scales of RELU and RELU6 in float32, but the scales of QUANTIZE in
+        # float64.
         scale = to_single(scale)
         function = Function.RELU6 if operator.kind == "RELU6" else Function.RELU
         ceiling = relu_limits(operator.kind, result_tensor.scale, result_tensor.zero_point)[1]

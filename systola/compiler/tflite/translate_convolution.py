@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of convolutions and products to operations."""
+"""The translation of TensorFlow Lite's convolutions and products."""
 
 from __future__ import annotations
 
@@ -29,17 +29,16 @@ from systola.compiler.tflite.scope import Scope, channel_requantisation, check_m
 from systola.compiler.wide_weights import repeated, weight_parts, widened
 
 DEPTHWISE_BLOCK = 32
-"""Largest number of channels of a depthwise convolution with wide weights that one convolution
-takes.
+"""Largest number of channels of a convolution that stands for a part of a depthwise convolution.
+
+The part has some weights of more than 8 bits.
 """
 MOST_WEIGHTS = 1 << 25
-"""Largest number of weights of a convolution, with the weights that are 0 because they belong to no
-group.
-"""
+"""Largest number of weights of a convolution, including zeros between its groups of channels."""
 
 
 def translate_convolution(scope: Scope, operator: Operator) -> None:
-    """Translate CONV_2D. If it has groups, the weights between them are 0."""
+    """Translate CONV_2D to one convolution. If it has groups, the weights between them are 0."""
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
@@ -65,7 +64,9 @@ def translate_convolution(scope: Scope, operator: Operator) -> None:
 
 
 def translate_depthwise(scope: Scope, operator: Operator) -> None:
-    """Translate DEPTHWISE_CONV_2D. If it makes several channels of each, they are copied first."""
+    """Translate DEPTHWISE_CONV_2D. If it makes several channels of each channel, the source's
+    channels are copied first.
+    """
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
@@ -111,10 +112,10 @@ def _add_blocks(
     values: NDArray[np.int64],
     output: Requantisation,
 ) -> None:
-    """Add a depthwise convolution with some weights of more than 8 bits.
+    """Add a depthwise convolution, of which some weights may have more than 8 bits.
 
-    The blocks of channels that have such weights are convolutions of few channels. Mostly one
-    channel has such weights, the channel with the least or the largest weight of all.
+    The blocks of channels with such weights are convolutions of few channels. Mostly one channel
+    has such weights, the channel with the least or the largest weight of all.
     """
     made: list[Value] = []
     for start, stop, parts in _blocks(values):
@@ -166,9 +167,10 @@ def _add_blocks(
 
 
 def _blocks(values: NDArray[np.int64]) -> list[tuple[int, int, list[NDArray[np.int8]]]]:
-    """Return first channel, last channel + 1 and the parts of the weights of each block.
+    """Return the blocks of channels of a depthwise convolution's weights.
 
-    Blocks of weights of 8 bits, which are one part, are as long as they can be.
+    An item has the block's first channel, its last channel + 1 and the parts of its weights. Blocks
+    of weights of 8 bits, which are one part, are as long as they can be.
     """
     count = values.shape[-1]
     starts = range(0, count, DEPTHWISE_BLOCK)
@@ -226,7 +228,8 @@ def upsampled(
 ) -> tuple[NDArray[np.int64], Window]:
     """Return the map of a TRANSPOSE_CONV with zeros between its pixels, and the window over it.
 
-    The map has the places of the source's elements, -1 for zeros, as `moved` takes it.
+    The map is an array of the positions of the source's elements, -1 for zeros, as `moved` takes
+    it.
     """
     n, *kernel, channels = weights.shape
     if channels != source.channels:
@@ -271,10 +274,7 @@ def _add_convolution(
     output: Requantisation,
     groups: int,
 ) -> None:
-    """Add a convolution; `values` are weights for the channels of one group.
-
-    They become the weights of one convolution of all channels.
-    """
+    """Add a convolution of all channels; `values` are the weights for the channels of one group."""
     height, width, channels, n = values.shape
     if groups > 1:
         if values.size * groups > MOST_WEIGHTS:
@@ -304,9 +304,9 @@ def _add_convolution(
 def _without_padding(
     scope: Scope, source: Value, tensor: Tensor, window: Window
 ) -> tuple[Value, Window]:
-    """Return the value before PAD, and the window with this padding, if the window can pad.
+    """Return the source of a PAD before the convolution, and the window with this padding.
 
-    Otherwise returns `source` and `window`.
+    Returns `source` and `window` if there is no PAD, or the window cannot pad in this way.
     """
     padded = scope.padded.get(source)
     if padded is None or padded.fill != tensor.zero_point or padded.before[0]:
@@ -321,7 +321,7 @@ def _without_padding(
 
 
 def translate_fully_connected(scope: Scope, operator: Operator) -> None:
-    """Translate FULLY_CONNECTED."""
+    """Translate FULLY_CONNECTED of int8 to a product."""
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
@@ -337,7 +337,7 @@ def translate_fully_connected(scope: Scope, operator: Operator) -> None:
         raise ModelError(f"it makes shape {shape}, not {result_tensor.shape}")
     rows = source.pixels * source.channels // k
     if k % source.channels or copies > 1:
-        # The rows of the product are not whole pixels.
+        # The rows of the product are not whole pixels, so the source is reshaped.
         matrix = Value(f"{source.name} for {operator}", (rows, k))
         scope.add(Reshape(operator=str(operator), result=matrix, source=source))
         source, items = repeated(str(operator), matrix, copies)
@@ -396,6 +396,6 @@ def read_window(
 
 
 def check_shape(result: Value, shape: tuple[int, ...]) -> None:
-    """Raise ModelError unless the result has this shape."""
+    """Raise ModelError unless the result has the shape `shape`."""
     if result.shape != shape:
         raise ModelError(f"its result should have the shape {shape}, not {result.shape}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of operators that stay on the host."""
+"""The translation of TensorFlow Lite's operators that stay on the host."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from systola.compiler.whole_numbers import WHOLE_TYPES
 
 
 def translate_softmax(scope: Scope, operator: Operator) -> None:
-    """Translate SOFTMAX of int8."""
+    """Translate SOFTMAX of int8 to work of the host."""
     one_result(operator, 1)
     source, source_tensor = scope.source(operator)
     result, tensor = scope.result(operator)
@@ -41,7 +41,7 @@ def translate_softmax(scope: Scope, operator: Operator) -> None:
 
 
 def translate_flip_sign(scope: Scope, operator: Operator) -> None:
-    """Translate FLIP_SIGN, between uint8 of inputs and outputs and the int8 of the machine."""
+    """Translate FLIP_SIGN, which is between the model's uint8 and the machine's int8."""
     source, _ = scope.source(operator, dtype=scope.tensor(operator, 0).dtype)
     dtype = scope.graph.tensors[operator.outputs[0]].dtype
     result, _ = scope.result(operator, dtype=dtype)
@@ -49,7 +49,7 @@ def translate_flip_sign(scope: Scope, operator: Operator) -> None:
 
 
 def translate_dequantize(scope: Scope, operator: Operator) -> None:
-    """Translate DEQUANTIZE to float32."""
+    """Translate DEQUANTIZE to work of the host, unless the operators after it become a table."""
     one_result(operator, 1)
     source, tensor = scope.source(operator)
     result, _ = scope.result(operator, dtype="float32")
@@ -101,8 +101,8 @@ def _add_embedding(scope: Scope, operator: Operator, table: int, numbers: int) -
 
 
 def translate_cast(scope: Scope, operator: Operator) -> None:
-    """Translate CAST between types that the host has; codes of int8 and uint8 are whole numbers
-    there.
+    """Translate CAST between types that the host has; codes of int8 and uint8 count as whole
+    numbers.
     """
     one_result(operator, 1)
     dtype = scope.tensor(operator, 0).dtype
@@ -117,7 +117,7 @@ def translate_cast(scope: Scope, operator: Operator) -> None:
 
 
 def translate_whole_numbers(scope: Scope, operator: Operator) -> None:
-    """Translate functions of whole numbers, element by element."""
+    """Translate functions of whole numbers, element by element, to work of the host."""
     one_result(operator, 1)
     operands: list[NDArray[Any] | None] = []
     sources: list[Value] = []
@@ -144,7 +144,7 @@ def translate_whole_numbers(scope: Scope, operator: Operator) -> None:
 
 
 def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """Return the shape that operands are spread to, or None if they have no common shape."""
+    """Return the common shape to which operands are spread, or None if there is none."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -152,6 +152,6 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None
 
 
 def check_same_shape(source: Value, result: Value) -> None:
-    """Raise ModelError if an operator changes the shape, but should not."""
+    """Raise ModelError if the source and the result of an operator have different shapes."""
     if source.shape != result.shape:
         raise ModelError(f"it makes shape {result.shape} of shape {source.shape}")

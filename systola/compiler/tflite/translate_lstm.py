@@ -24,23 +24,23 @@ from systola.compiler.tflite.graph import Operator, Tensor, need_type
 from systola.compiler.tflite.scope import Scope
 from systola.compiler.tflite.translate_moves import join
 
-# Positions of the inputs; the order of the four gates is input, forget, cell, output.
+# These are positions of the inputs; the four gates are in the order of _GATES.
 _INPUT_WEIGHTS, _RECURRENT_WEIGHTS, _BIASES = 1, 5, 12
 _PEEPHOLES, _PROJECTION, _NORMALISATION = range(9, 12), range(16, 18), range(20, 24)
 _HIDDEN_STATE, _CELL_STATE = 18, 19
 _GATES = ("input", "forget", "cell", "output")
 _HIDDEN_SCALE = 4
-"""Position of the intermediate tensor with the scale of the hidden state."""
+"""Position of the intermediate tensor that has the scale of the hidden state."""
 
 GATE_FRACTION = 12
-"""Fractional bits of the argument of a gate."""
+"""Number of fractional bits of the argument of a gate's function."""
 
 
 def translate_lstm(scope: Scope, operator: Operator) -> None:
-    """Translate a whole sequence, with gates and cells of 16 bits, without peepholes, projection
-    and normalisation.
+    """Translate an LSTM over a whole sequence, with gates and cells of 16 bits, without peepholes,
+    projection and normalisation.
 
-    Raises ModelError for these.
+    Raises ModelError for an LSTM with one of these.
     """
     options = operator.options
     for what, positions in (
@@ -56,7 +56,8 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
         raise ModelError("diagonal recurrent weights are not supported")
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
-    # The hidden state's scale is used, but without a scale of the result LiteRT prepares nothing.
+    # The scale of the hidden state is used. But without a scale of the result, LiteRT prepares
+    # nothing.
     if not len(result_tensor.scales):
         raise ModelError("its result has no scale")
     hidden = scope.tensor(operator, _HIDDEN_STATE)
@@ -69,13 +70,13 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
     if time_major and scope.repeat > 1:
         raise ModelError("its first dimension is time, which no sample has a part of")
     bits = math.frexp(cell.scale)[1] - 1
-    # LiteRT has a tanh of 0 to 6 integer bits; without a tanh, its result is the input gate, which
-    # lies where the result should be.
+    # LiteRT has a tanh of 0 to 6 integer bits. Without a tanh, LiteRT's result is the input gate,
+    # which lies in the place of the result.
     has_tanh = 0 <= 15 + bits <= 6
     if cell.scale != 2.0**bits or not -25 <= bits <= 0 or 15 + bits in (5, 6):
         raise ModelError(f"cells with the scale {cell.scale} are not supported")
-    # Its scale is equal to the results' scale: results are copied into the state unchanged. The
-    # four tensors before this one matter with normalisation only.
+    # The scale of this intermediate tensor is equal to the results' scale: results are copied into
+    # the state unchanged. The four tensors before this one matter with normalisation only.
     inner = hidden
     if len(operator.intermediates) > _HIDDEN_SCALE:
         inner = scope.graph.tensors[operator.intermediates[_HIDDEN_SCALE]]
@@ -85,7 +86,7 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
         _gate(scope, operator, number, source_tensor, hidden, source.channels, result.channels)
         for number in range(4)
     ]
-    # LiteRT calculates these scales in float32.
+    # LiteRT calculates the scales of the hidden state in float32.
     q, shift = multiplier(to_single(2.0**-30 / inner.scale))
     for part, made in _sequences(scope, operator, source, result, 1 if time_major else 0):
         node = Lstm(
@@ -108,9 +109,7 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
 def _sequences(
     scope: Scope, operator: Operator, source: Value, result: Value, axis: int
 ) -> Iterator[tuple[Value, Value]]:
-    """Yield each of the sequences, which `axis` counts, with its result; join the results at the
-    end.
-    """
+    """Yield each sequence, which `axis` counts, with its result; join all results at the end."""
     if source.shape[axis] == 1:
         yield source, result
         return
@@ -165,7 +164,10 @@ def _sums(
     shape: tuple[int, int],
     bias: NDArray[np.int64],
 ) -> tuple[NDArray[np.int8], Requantisation]:
-    """Return weights, inputs x cells, and the requantisation of their products with `source`."""
+    """Return an LSTM's weights, inputs x cells, and the requantisation of their products.
+
+    The products are with `source`.
+    """
     need_type(what, weights, "int8")
     if weights.data is None or weights.shape != shape:
         raise ModelError(f"its {what} should have the shape {shape}, not {weights.shape}")

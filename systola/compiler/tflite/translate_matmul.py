@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BATCH_MATMUL by constants as products."""
+"""The translation of BATCH_MATMUL by constants, to products."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def translate_batch_matmul(scope: Scope, operator: Operator) -> None:
         raise ModelError(f"it makes shape {result.shape} of {source.shape} and {weights.shape}")
     if count > MOST_PARTS:
         raise ModelError(f"{count} matrices are not supported")
-    # LiteRT multiplies these in float32.
+    # LiteRT multiplies the two scales in float32.
     product = to_single(source_tensor.scale * weights.scale)
     q, shift = multiplier(product / result_tensor.scale)
     rows = source.pixels // count

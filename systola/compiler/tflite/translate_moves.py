@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of operators that only move elements."""
+"""The translation of TensorFlow Lite's operators that only move elements."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from systola.compiler.tflite.scope import (
 
 
 def translate_reshape(scope: Scope, operator: Operator) -> None:
-    """Translate RESHAPE, SQUEEZE and EXPAND_DIMS, of values of any type."""
+    """Translate RESHAPE, SQUEEZE and EXPAND_DIMS, of values of any type, to a change of shape."""
     one_result(operator, 1)
     dtype = scope.tensor(operator, 0).dtype
     source, _ = scope.source(operator, dtype=dtype)
@@ -66,7 +66,7 @@ def translate_reshape(scope: Scope, operator: Operator) -> None:
 
 
 def add_view(scope: Scope, operator: Operator, source: Value, result: Value) -> None:
-    """Add a change of shape: the same elements in the same order."""
+    """Add an operation that gives the same elements in the same order another shape."""
     if math.prod(source.shape) != math.prod(result.shape):
         raise ModelError(f"it makes shape {result.shape} of shape {source.shape}")
     if source.dtype == "int8":
@@ -76,7 +76,10 @@ def add_view(scope: Scope, operator: Operator, source: Value, result: Value) -> 
 
 
 def _reshape_padded(scope: Scope, padded: Padded, source: Value, result: Value) -> None:
-    """Note that the result of a reshape is padded, too, if only dimensions of 1 come or go."""
+    """Note that the result of a reshape is padded like its source.
+
+    This is true only if dimensions of size 1 come or go.
+    """
     axes = [axis for axis, size in enumerate(source.shape) if size > 1]
     wide = [axis for axis, size in enumerate(result.shape) if size > 1]
     if [source.shape[axis] for axis in axes] != [result.shape[axis] for axis in wide]:
@@ -151,13 +154,13 @@ def add_move(
 
 
 def _code_of_zero(numbers: NDArray[np.float32]) -> int | None:
-    """Return a code that stands for 0, or None if no code does so exactly."""
+    """Return a code that stands for exactly 0, or None if there is no such code."""
     codes = np.flatnonzero((numbers == 0) & ~np.signbit(numbers))
     return int(INT8[codes[0]]) if codes.size else None
 
 
 def _twin(scope: Scope, source: Value, result: Value) -> Value:
-    """Return the value of int8 that stands for `result`, which is `source` in another order."""
+    """Return a new value with the codes for `result`, which has the elements of `source` moved."""
     twin = Value(f"{result.name} quantised", result.shape)
     scope.dequantised[result] = Dequantised(twin, scope.dequantised[source].numbers)
     return twin
@@ -173,7 +176,7 @@ def _fill(scope: Scope, operator: Operator, zero_point: int) -> int:
 
 
 def _of_one_sample(scope: Scope, origin: Positions, size: int) -> Positions:
-    """Return the origin for one sample, if the first dimension counts samples."""
+    """Return a move's origin for one sample, if the first dimension counts samples."""
     if scope.repeat == 1:
         return origin
     each = origin.reshape(scope.repeat, -1)
@@ -204,7 +207,7 @@ def translate_concatenation(scope: Scope, operator: Operator) -> None:
 
 
 def translate_pack(scope: Scope, operator: Operator) -> None:
-    """Translate PACK, a concatenation along a new axis."""
+    """Translate PACK to a concatenation along a new axis."""
     result, _ = _joined_result(scope, operator)
     axis = checked_axis(int(operator.options.get("Axis", 0)), len(result.shape))
     if axis == 0 and scope.repeat > 1:
@@ -230,7 +233,7 @@ def _joined_result(scope: Scope, operator: Operator) -> tuple[Value, str]:
 
 
 def _part(scope: Scope, operator: Operator, position: int) -> Value:
-    """Return an input as a value with the scale of the result; the input may be a constant."""
+    """Return an input of a concatenation, calculated or constant, with the scale of the result."""
     tensor = scope.tensor(operator, position)
     result_tensor = scope.graph.tensors[operator.outputs[0]]
     if result_tensor.dtype == "int8":
@@ -250,9 +253,10 @@ def _part(scope: Scope, operator: Operator, position: int) -> Value:
 def _rescaled(
     scope: Scope, operator: Operator, source: Value, tensor: Tensor, result_tensor: Tensor
 ) -> Value:
-    """Return a uint8 input of CONCATENATION with the scale of its result.
+    """Return a uint8 input of CONCATENATION with the scale of the result.
 
-    Source: reference_ops::ConcatenationWithScaling of LiteRT, in float32, halves away from zero.
+    The arithmetic is LiteRT's, in reference_ops::ConcatenationWithScaling: float32, with halves
+    away from zero.
     """
     both = [(each.scales.tolist(), each.zero_points.tolist()) for each in (tensor, result_tensor)]
     if both[0] == both[1]:
@@ -268,7 +272,7 @@ def _rescaled(
 
 
 def join(scope: Scope, operator: Operator, parts: list[Value], result: Value, axis: int) -> None:
-    """Join values along an axis, on the machine if this takes few moves."""
+    """Join values along an axis: on the machine if this takes few moves, else on the host."""
     outer = math.prod(result.shape[:axis])
     if result.dtype != "int8" or (outer * len(parts) > MOST_PARTS and axis < len(result.shape) - 1):
         scope.host(operator, Concatenate(axis), result, *parts)
@@ -278,7 +282,7 @@ def join(scope: Scope, operator: Operator, parts: list[Value], result: Value, ax
             Concatenation(operator=str(operator), result=result, parts=tuple(parts), axis=axis)
         )
         return
-    # The pixels of the parts come in turn.
+    # Pixels of the different parts alternate in the result.
     pieces: list[Value] = []
     flat: list[Value] = []
     for part in parts:

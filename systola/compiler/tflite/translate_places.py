@@ -19,8 +19,8 @@ from systola.compiler.tflite.scope import Scope, one_result
 
 
 def translate_arg_extreme(scope: Scope, operator: Operator) -> None:
-    """Translate ARG_MAX and ARG_MIN: of int8 to two pools, of float32 and uint8 to the host, as
-    also along axes that take too many moves.
+    """Translate ARG_MAX and ARG_MIN of int8 to two pools, of float32 and uint8 to work of the host.
+    Axes that take too many moves are for the host, too.
     """
     one_result(operator, 2)
     tensor = scope.tensor(operator, 0)
@@ -47,7 +47,7 @@ def translate_arg_extreme(scope: Scope, operator: Operator) -> None:
 def _on_the_machine(
     operator: Operator, source: Value, result: Value, axis: int
 ) -> list[Item] | None:
-    """Return the operations of the machine, or None if the host has to move elements."""
+    """Return the operations of ARG_MAX or ARG_MIN on the machine, or None if the host is needed."""
     shape = source.shape
     if math.prod(shape) > MOST_ELEMENTS:
         return None

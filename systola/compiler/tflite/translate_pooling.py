@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of poolings and means."""
+"""The translation of TensorFlow Lite's poolings and reductions."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from systola.compiler.tflite.translate_arithmetic import complement, with_invert
 from systola.compiler.tflite.translate_convolution import check_shape, read_window
 
 MAX_TAPS = 1 << 12
-"""Largest number of taps of a pooling of uint8 or int16."""
+"""Largest number of taps of an averaging of uint8 or int16."""
 MAX_COUNT = 1 << 22
-"""Largest number of elements with a sum within 32 bits, with a margin."""
+"""Largest number of elements of a mean or sum, such that the sum stays within 32 bits."""
 
 
 def translate_pool(scope: Scope, operator: Operator) -> None:
-    """Translate MAX_POOL_2D and AVERAGE_POOL_2D."""
+    """Translate MAX_POOL_2D and AVERAGE_POOL_2D of int8 to a pool."""
     one_result(operator, 1)
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
@@ -68,7 +68,7 @@ def translate_pool(scope: Scope, operator: Operator) -> None:
 
 
 def read_pool(operator: Operator, source: Value, result: Value) -> Window:
-    """Return the windows of a pool; raise ModelError if its maps do not fit them."""
+    """Return the windows of a pooling; raise ModelError if its maps do not fit the windows."""
     check_maps(source, result)
     options = operator.options
     kernel = (int(options.get("FilterHeight", 0)), int(options.get("FilterWidth", 0)))
@@ -78,7 +78,7 @@ def read_pool(operator: Operator, source: Value, result: Value) -> Window:
 
 
 def _unsigned_averages(window: Window) -> tuple[Requantisation, ...]:
-    """Return the requantisations of the sums of 1, 2, ... taps of uint8.
+    """Return the requantisations that average sums of 1, 2, ... taps of uint8.
 
     These sums are never below 0.
     """
@@ -101,14 +101,14 @@ def translate_mean(scope: Scope, operator: Operator) -> None:
         zero_point = result_tensor.zero_point
         output = scalar_requantisation(q, shift, bias=bias, zero_point=zero_point)
     else:
-        # LiteRT divides 0 by 0 there, and multiplies by 0.
+        # For tensors without scales, LiteRT divides 0 by 0, and multiplies by 0.
         output = scalar_requantisation(0, 0)
     total = _add_sum(scope, operator, source, axes, output, f"{result.name} kept")
     scope.add(Reshape(operator=str(operator), result=result, source=total))
 
 
 def translate_sum(scope: Scope, operator: Operator) -> None:
-    """Translate SUM between different scales, as MEAN.
+    """Translate SUM between different scales in the same way as MEAN.
 
     LiteRT takes all codes as uint8 there, with the zero points as they are. So codes of int8 get
     their sign bit inverted, before the sum and after it.
@@ -136,7 +136,7 @@ def translate_sum(scope: Scope, operator: Operator) -> None:
 
 
 def _count(source: Value, axes: frozenset[int]) -> int:
-    """Return the number of elements of each sum; raise ModelError if they are too many."""
+    """Return the number of elements of each mean or sum; raise ModelError if they are too many."""
     count = math.prod(source.shape[axis] for axis in axes)
     if count > MAX_COUNT:
         raise ModelError(f"a mean or sum of {count} elements is not supported")
@@ -151,7 +151,10 @@ def _add_sum(
     output: Requantisation,
     name: str,
 ) -> Value:
-    """Add a product with ones if the channels are among `axes`, else a pool; return its result."""
+    """Add the operation for sums along `axes`, and return its result.
+
+    It is a convolution with ones if the channels are among `axes`, else a pool.
+    """
     window, taken = _reduced_pixels(scope, operator, source, axes)
     if len(source.shape) - 1 in axes:
         total = Value(name, (1, *window.out, 1))
@@ -189,7 +192,8 @@ def translate_reduce_extreme(scope: Scope, operator: Operator) -> None:
     same_quantisation(source_tensor, result_tensor)
     last = len(source.shape) - 1
     if last in axes:
-        # Another axis becomes the axis of the channels. If none is left, there is one channel.
+        # If the channels are reduced, another axis becomes the channels. If none is left, there is
+        # one channel.
         kept = [axis for axis in range(last) if axis not in axes]
         channels = kept[-1:]
         order = (*kept[:-1], *sorted(axes), *channels)
@@ -219,7 +223,7 @@ def translate_reduce_extreme(scope: Scope, operator: Operator) -> None:
 def _reduction(
     scope: Scope, operator: Operator
 ) -> tuple[Value, Tensor, Value, Tensor, frozenset[int]]:
-    """Return source and result, each with its tensor, and the axes of the reduction."""
+    """Return the source and the result of a reduction, each with its tensor, and the axes."""
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
@@ -244,7 +248,7 @@ def _reduction(
 def _transposed(
     scope: Scope, operator: Operator, source: Value, order: Sequence[int], shape: tuple[int, ...]
 ) -> Value:
-    """Return the axes of `source` in another order, in a new shape."""
+    """Return `source` with its axes in another order, as a value of shape `shape`."""
     check_size(source)
     result = Value(f"{source.name} for {operator}", shape)
     positions = np.arange(source.pixels * source.channels).reshape(source.shape)
@@ -253,7 +257,11 @@ def _transposed(
 
 
 def _mean_multiplier(scale: float, count: int) -> tuple[int, int]:
-    """Return LiteRT's multiplier of a mean, divided by the count, with as many more bits as fit."""
+    """Return LiteRT's multiplier and shift of a mean, in which the multiplier is divided by
+    `count`.
+
+    Before the division the multiplier gets as many more bits as fit.
+    """
     q, shift = multiplier(scale)
     bits = min(count.bit_length() - 1, 32, 31 + shift)
     if bits < 0 or shift - bits < -31:
@@ -264,7 +272,7 @@ def _mean_multiplier(scale: float, count: int) -> tuple[int, int]:
 def _reduced_pixels(
     scope: Scope, operator: Operator, source: Value, axes: frozenset[int]
 ) -> tuple[Window, Value]:
-    """Return a window over the pixels that are reduced together, and the map that it walks over."""
+    """Return a window over the pixels that are reduced together, and the map under the window."""
     sizes = source.shape[:-1]
     along = [axis for axis, size in enumerate(sizes) if size > 1 and axis in axes]
     if not along:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of RESIZE_BILINEAR, which stays on the host where no weights are exact."""
+"""The translation of RESIZE_BILINEAR, which the host does for sizes without exact weights."""
 
 from __future__ import annotations
 

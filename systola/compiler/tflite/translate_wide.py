@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators on activations of int16 with weights of int8, as operations of the 16-bit modes.
+"""The translation of operators on int16 with weights of int8, to the machine's 16-bit modes.
 
-The machine adds products in 32 bits, and LiteRT in 64: a layer that could need more is refused.
-The host clamps results where an activation is fused.
+The machine adds products in 32 bits, and LiteRT in 64: a layer that could need more is refused. The
+host clamps results if an activation is fused into the operator.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from systola.compiler.tflite.translate_pooling import MAX_TAPS, read_pool
 from systola.compiler.tflite.wide_curves import WIDE_CURVES, curve_tables
 
 WIDE_ADD_BITS = 15
-"""Bits by which ADD and SUB of int16 shift their operands to the left first."""
+"""Number of bits by which ADD and SUB of int16 shift their operands to the left first."""
 INT16 = np.iinfo(np.int16)
 _REDUCED_LIMIT, _REDUCED_MOST = 0x7FFF0000, 0x7FFF
-"""The limit of multipliers that LiteRT rounds to 15 bits, and its value for larger ones."""
+"""Bound of the multipliers that LiteRT rounds to 15 bits, and its result for larger multipliers."""
 
 
 def wide_fully_connected(scope: Scope, operator: Operator) -> None:
-    """Translate FULLY_CONNECTED of int16."""
+    """Translate FULLY_CONNECTED of int16 to a product."""
     source, _, result, _ = _ends(scope, operator)
     weights = _weights(scope, operator, 2)
     assert weights.data is not None
@@ -69,7 +69,7 @@ def wide_fully_connected(scope: Scope, operator: Operator) -> None:
 
 
 def wide_convolution(scope: Scope, operator: Operator) -> None:
-    """Translate CONV_2D of int16: the host lays out the windows."""
+    """Translate CONV_2D of int16 to a product, for which the host lays out the windows as rows."""
     source, _, result, _ = _ends(scope, operator)
     check_maps(source, result)
     weights = _weights(scope, operator, 4)
@@ -85,7 +85,7 @@ def wide_convolution(scope: Scope, operator: Operator) -> None:
 
 
 def wide_depthwise(scope: Scope, operator: Operator) -> None:
-    """Translate DEPTHWISE_CONV_2D of int16: a convolution, the weights of which are mostly 0."""
+    """Translate DEPTHWISE_CONV_2D of int16 to a full convolution with weights that are mostly 0."""
     source, _, result, _ = _ends(scope, operator)
     check_maps(source, result)
     weights = _weights(scope, operator, 4)
@@ -106,7 +106,9 @@ def wide_depthwise(scope: Scope, operator: Operator) -> None:
 
 
 def wide_transpose_conv(scope: Scope, operator: Operator) -> None:
-    """Translate TRANSPOSE_CONV of int16: a convolution of the map with zeros between its pixels."""
+    """Translate TRANSPOSE_CONV of int16 to a convolution of the map with zeros between its
+    pixels.
+    """
     one_result(operator, 3)
     source, _ = scope.source(operator, 2, "int16")
     result, _ = scope.result(operator, dtype="int16")
@@ -122,10 +124,10 @@ def wide_transpose_conv(scope: Scope, operator: Operator) -> None:
 
 
 def wide_average(scope: Scope, operator: Operator) -> None:
-    """Translate AVERAGE_POOL_2D of int16: the host lays out the windows of each channel.
+    """Translate AVERAGE_POOL_2D of int16 to a product with ones; the host lays out the windows.
 
     The sum of a window, times a multiplier of 31 bits just above 1 / taps, is off by 2^-15 at most.
-    For up to MAX_TAPS taps, no sum is so near to a half without being one, see `reciprocal`.
+    For up to MAX_TAPS taps, no sum is so near to a half without being a half, see `reciprocal`.
     """
     one_result(operator, 1)
     _check_semantics(scope)
@@ -161,7 +163,7 @@ def wide_average(scope: Scope, operator: Operator) -> None:
 
 
 def wide_refused(scope: Scope, operator: Operator) -> None:
-    """Raise ModelError with the reason why the machine lacks an operator for int16."""
+    """Raise ModelError with the reason why the machine lacks the operator for int16."""
     if operator.kind == "MAX_POOL_2D":
         raise ModelError("the machine finds the largest of int8, not of int16")
     raise ModelError(
@@ -171,7 +173,7 @@ def wide_refused(scope: Scope, operator: Operator) -> None:
 
 
 def wide_binary(scope: Scope, operator: Operator) -> None:
-    """Translate ADD, SUB and MUL of int16."""
+    """Translate ADD, SUB and MUL of int16 to Vector instructions."""
     one_result(operator, 2)
     _check_semantics(scope)
     result, result_tensor = scope.result(operator, dtype="int16")
@@ -228,7 +230,7 @@ def wide_binary(scope: Scope, operator: Operator) -> None:
 
 
 def wide_curve(scope: Scope, operator: Operator) -> None:
-    """Translate functions of one element of int16 that LiteRT takes from 513 numbers."""
+    """Translate functions of one element of int16 that LiteRT interpolates from 513 numbers."""
     one_result(operator, 1)
     _check_semantics(scope)
     source, source_tensor = scope.source(operator, dtype="int16")
@@ -258,7 +260,7 @@ WIDE_TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
     "AVERAGE_POOL_2D": wide_average,
     **dict.fromkeys(("LOGISTIC", "TANH", "MAX_POOL_2D"), wide_refused),
 }
-"""Translators of operators on int16."""
+"""Translators of operators on int16, by the kind of operator."""
 
 
 def _powers_of_two(operator: Operator, tensors: tuple[Tensor, ...]) -> bool:
@@ -278,7 +280,7 @@ def _check_centred(tensor: Tensor) -> None:
 
 
 def _ends(scope: Scope, operator: Operator) -> tuple[Value, Tensor, Value, Tensor]:
-    """Return source and result of an operator with weights, with their tensors."""
+    """Return the source and the result of an operator with weights, each with its tensor."""
     one_result(operator, 2)
     return (*scope.source(operator, 0, "int16"), *scope.result(operator, dtype="int16"))
 
@@ -293,7 +295,7 @@ def _weights(scope: Scope, operator: Operator, rank: int) -> Tensor:
 
 
 def _windows(scope: Scope, operator: Operator, source: Value, window: Window) -> Value:
-    """Return a value with the elements of each window as a row."""
+    """Return a value with the elements of each window of `source` as a row."""
     each = Window(kernel=(1, 1), dilation=window.dilation, out=source.grid)
     if window == each:
         return source
@@ -308,7 +310,9 @@ def _windows(scope: Scope, operator: Operator, source: Value, window: Window) ->
 
 
 def _halves(scope: Scope, operator: Operator, source: Value, length: int) -> Value:
-    """Return a value of int16 as the machine has it, in rows of `length` elements."""
+    """Return a value of int16 in the machine's form: rows of `length` elements, in two
+    bytes each.
+    """
     if (source, length) not in scope.halves:
         rows = source.pixels * source.channels // length
         result = Value(f"{source.name} in rows of {length}", (rows, 2, length))
@@ -325,7 +329,7 @@ def _made(result: Value, length: int) -> Value:
 def _add_whole(
     scope: Scope, operator: Operator, made: Value, result: Value, tensor: Tensor
 ) -> None:
-    """Add the step of the host from a result of the machine to int16."""
+    """Add the step of the host that makes a result of int16 from the machine's rows of bytes."""
     floor, ceiling = _limits(fused_activation(operator), tensor)
     scope.host(operator, Whole(floor, ceiling), result, made)
     if (floor, ceiling) == (INT16.min, INT16.max):
@@ -349,7 +353,7 @@ def _add_product(
     taps: int,
     source_position: int = 0,
 ) -> None:
-    """Add the product of rows of `source` with `values`, elements x results."""
+    """Add the product of the rows of `source` with the matrix `values`, elements x results."""
     _check_semantics(scope)
     k, n = values.shape
     result, result_tensor = scope.result(operator, dtype="int16")
@@ -373,7 +377,7 @@ def _add_product(
     scales = np.broadcast_to(
         source_tensor.scale * weights.channel_scales / result_tensor.scale, (n,)
     )
-    # LiteRT multiplies sums of FULLY_CONNECTED in float64, which the host does.
+    # LiteRT multiplies sums of FULLY_CONNECTED in float64, which only the host can do.
     sums = operator.kind == "FULLY_CONNECTED"
     pairs = [(0, 0) if sums else _multiplier(float(scale), narrow=narrow) for scale in scales]
     made = _made(result, n)
@@ -403,9 +407,9 @@ def _add_product(
 
 
 def _multiplier(scale: float, *, narrow: bool) -> tuple[int, int]:
-    """Return LiteRT's multiplier and shift; the multiplier has 15 bits for sums of 64 bits.
+    """Return LiteRT's multiplier and shift for a scale.
 
-    `narrow`: the sums have 32 bits.
+    The multiplier has 15 bits for sums of 64 bits. With `narrow`, the sums have 32 bits.
     """
     q, shift = multiplier(scale)
     if narrow:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of uint8, as converters wrote them until 2021, as networks of int8.
+"""A rewrite of networks of uint8, as converters wrote them until 2021, as networks of int8.
 
-All codes and zero points become less by 128, which changes no sum. The host does so with inputs and
-outputs. Weights keep a zero point of their own.
+All codes and zero points become less by 128, which changes no sum. The host does the same to inputs
+and outputs. Weights keep a zero point of their own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from systola.compiler.tflite.graph import Graph, Operator, Tensor
 
 FLIP_SIGN = "FLIP_SIGN"
-"""Kind of an operator between uint8 and int8, at inputs and outputs; no file has it."""
+"""Kind of an added operator, between uint8 and int8 at inputs and outputs; no file has it."""
 _ALIKE = (
     "ADD",
     "ARG_MAX",
@@ -29,14 +29,14 @@ _ALIKE = (
     "SQUEEZE",
     "SUM",
 )
-"""Kinds of operators with the same arithmetic for int8 and uint8, or with a case for uint8.
+"""Kinds of operators on uint8 that can become operators on int8.
 
-In the second case the translation asks for `Tensor.unsigned`.
+Their arithmetic is the same for both types, or the translation asks for `Tensor.unsigned`.
 """
 
 
 def without_unsigned(graph: Graph) -> Graph:
-    """Return `graph` with int8 instead of uint8, if its operators on uint8 are alike for both."""
+    """Return `graph` with int8 instead of uint8, if all its operators on uint8 can become int8."""
     bytes_, touching = _touching(graph)
     if not touching or not all(_is_alike(graph, operator) for operator in touching):
         return graph
@@ -64,8 +64,7 @@ def without_unsigned(graph: Graph) -> Graph:
 
 
 def without_unlike(graph: Graph) -> tuple[Graph, list[Operator]]:
-    """Return `graph` without the operators that force all others to uint8, and return these
-    operators.
+    """Return `graph` without the operators that force all others to uint8, and these operators.
 
     The results of an operator that is left out become inputs.
     """
@@ -79,15 +78,16 @@ def without_unlike(graph: Graph) -> tuple[Graph, list[Operator]]:
 
 
 def _touching(graph: Graph) -> tuple[set[int], list[Operator]]:
-    """Return the tensors of uint8, and the operators that take or give one."""
+    """Return the numbers of all tensors of uint8, and the operators that take or make one."""
     bytes_ = {number for number, tensor in enumerate(graph.tensors) if tensor.dtype == "uint8"}
     return bytes_, [each for each in graph.operators if bytes_ & {*each.inputs, *each.outputs}]
 
 
 def _is_alike(graph: Graph, operator: Operator) -> bool:
-    """Return whether an operator on uint8 may be translated as one on int8.
+    """Return whether an operator on uint8 can become an operator on int8.
 
-    With int8 among its tensors as well, LiteRT clamps the results to other codes, or refuses it.
+    If it has tensors of int8, too, LiteRT clamps the results to other codes, or refuses the
+    operator.
     """
     numbers = {*operator.inputs, *operator.outputs} - {-1}
     return operator.kind in _ALIKE and all(graph.tensors[n].dtype != "int8" for n in numbers)

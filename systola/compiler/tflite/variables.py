@@ -2,7 +2,7 @@
 """A rewrite of variables, which keep a value from one sample to the next, as inputs and outputs.
 
 A network with variables has a second subgraph that gives them their first values. Operators of the
-first one read them by a handle, and assign new values.
+first subgraph read variables by a handle, and assign new values.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from systola.compiler.errors import ModelError, located
 from systola.compiler.tflite.graph import Graph, Operator, Tensor
 
 OPENING = "CALL_ONCE"
-"""Kind of the operator that runs the subgraph with the first values, once."""
+"""Kind of the operator that runs the subgraph with the variables' first values, once."""
 _Name = tuple[Any, Any]
-"""Type of a variable's name: container and name."""
+"""Type of a variable's name: the name of a container, and a name in the container."""
 
 
 def without_variables(graph: Graph, subgraph: Callable[[int], Graph]) -> Graph:
-    """Return `graph` without operators on variables, see Graph.first_values.
+    """Return `graph` with its variables as inputs and outputs, see Graph.first_values.
 
     `subgraph` returns another subgraph of the file by its number. Raises ModelError if a first
     value is no constant, or if a variable has values of several shapes or scales.
@@ -43,16 +43,16 @@ class _Rewriter:
         self._operators: list[Operator] = []
         self._first: dict[_Name, NDArray[Any]] = {}
         self._names: dict[int, _Name] = {}
-        """Names of variables by the tensors of their handles."""
+        """Names of the variables, by the numbers of the tensors that are their handles."""
         self._before: dict[_Name, int] = {}
-        """Tensors with the values of variables before a sample."""
+        """Number of the tensor with the value of each variable before a sample."""
         self._now: dict[_Name, int] = {}
-        """Tensors with the values of variables after the operators so far."""
+        """Number of the tensor with the value of each variable after the operators taken so far."""
         self._same: dict[int, int] = {}
-        """Tensors that stand for results of later reads."""
+        """Tensor that replaces the result of a later read of a variable, by the result's number."""
 
     def take(self, operator: Operator) -> None:
-        """Take the next operator of the network."""
+        """Take the next operator of the network, in the order of execution."""
         inputs = tuple(self._same.get(number, number) for number in operator.inputs)
         match operator.kind:
             case "CALL_ONCE":
@@ -106,7 +106,7 @@ class _Rewriter:
 
 
 def _first_values(graph: Graph) -> dict[_Name, NDArray[Any]]:
-    """Return the constants that a subgraph assigns to variables."""
+    """Return the constants that a subgraph assigns to variables, by the variables' names."""
     names: dict[int, _Name] = {}
     values: dict[_Name, NDArray[Any]] = {}
     for operator in graph.operators:
@@ -130,7 +130,7 @@ def _name(operator: Operator) -> _Name:
 
 
 def _check_alike(one: Tensor, other: Tensor) -> None:
-    """Raise ModelError unless two values of a variable have one type, shape and scale."""
+    """Raise ModelError unless two values of a variable have the same type, shape and scale."""
     if (
         (one.shape, one.dtype) != (other.shape, other.dtype)
         or not np.array_equal(one.scales, other.scales)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The 513 numbers from which LiteRT takes functions of one element of int16: EXP, GELU, RSQRT.
+"""The 513 numbers between which LiteRT interpolates functions of int16: EXP, GELU and RSQRT.
 
 LOGISTIC and TANH of int16 are not among them: LiteRT takes these from 256 numbers of 16 bits.
 """
@@ -23,15 +23,16 @@ which is one code less.
 """
 
 WIDE_CURVES = ("EXP", "GELU", "RSQRT")
-"""Kinds of operators that are curves."""
+"""Kinds of operators that can be a Curve, for activations of int16."""
 
 Numbers = NDArray[np.float32]
 
 
 def curve_tables(operator: Operator, source: Tensor, result: Tensor) -> bytes:
-    """Return the tables of LiteRT's numbers for an operator, in the format of Load_Table.
+    """Return the tables of LiteRT's 513 numbers for an operator, in the format of Load_Table.
 
-    Raises ModelError if a number is over the range of float32, if LiteRT's is undefined.
+    Raises ModelError if a number is over the range of float32, as LiteRT's number is undefined
+    then.
     """
     entries = _entries(_function(operator, result), source.scale, result.scale)
     content = entries.astype("<i2").tobytes()
@@ -41,10 +42,10 @@ def curve_tables(operator: Operator, source: Tensor, result: Tensor) -> bytes:
 def _entries(
     function: Callable[[Numbers], Numbers], scale: float, made: float
 ) -> NDArray[np.int16]:
-    """Return the numbers for codes of these scales: all arithmetic is of float32.
+    """Return the 513 numbers of a function, as codes; all arithmetic is in float32.
 
-    A number is the function at the start of a straight line, less half of the line's error in its
-    middle.
+    `scale` is the scale of the source, and `made` the scale of the result. A number is the function
+    at the start of a straight line, less half of the line's error in its middle.
     """
     lines = CURVE_ENTRIES - 1
     low, high = (np.float32(scale) * np.float32(code) for code in (_LEAST, _MOST))
@@ -69,7 +70,7 @@ def _entries(
 
 def _rounded(x: Numbers) -> Numbers:
     """Return each number rounded to a whole one, half away from zero."""
-    # A sum of float32 would round numbers just below a half up.
+    # The sum is in float64, as a sum in float32 would round numbers just below a half up.
     exact = x.astype(np.float64)
     return np.copysign(np.floor(np.abs(exact) + 0.5), exact).astype(np.float32)
 
@@ -81,7 +82,7 @@ def _function(operator: Operator, result: Tensor) -> Callable[[Numbers], Numbers
         case "GELU":
             return gelu_tanh if operator.options.get("Approximate") else gelu
         case _:
-            # LiteRT gives the largest code for 0, and refuses numbers below.
+            # LiteRT gives the largest code for 0, and refuses numbers below 0.
             largest = np.float32(result.scale) * np.float32(_MOST)
             return lambda x: _inverse_root(x, largest)
 
