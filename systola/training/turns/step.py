@@ -157,7 +157,9 @@ class Step:
         LstmBack(self._writer, self._task, words, number).write()
 
     def _tell_nothing(self, number: int) -> None:
-        """Report to the host the least bits of a gradient, for a tensor that learns nothing."""
+        """Report a gradient's bits that change nothing to the host, for a tensor that learns
+        nothing.
+        """
         begin_telling(self._writer, self._task, number)
         tell(self._writer, self._task, number)
 
