@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ReduceLROnPlateau: a smaller learning rate where a training no longer gets better."""
+"""ReduceLROnPlateau: a smaller learning rate when a training no longer gets better."""
 
 from __future__ import annotations
 
