@@ -134,7 +134,9 @@ class Engine:
         StepProgram.owned."""
 
     def load(self, state: State) -> None:
-        """Put masters, and velocities or moments, into the host memory of each core."""
+        """Put masters (int16 weights), and velocities or moments, into the host memory of each
+        core.
+        """
         layout = self.layout
         state = state.for_optimizer(self.task.momentum, self.task.decays)
         whole = np.zeros(layout.state_bytes, np.uint8)
@@ -450,7 +452,7 @@ class Engine:
         return [self._programs[kind, task] for task in tasks]
 
     def _decay(self, steps: int) -> None:
-        """Subtract the weight decay from the masters, if it is due after `steps` steps."""
+        """Subtract the weight decay from the int16 weights, if it is due after `steps` steps."""
         entry = decay_entry(self.task.weight_decay, self.task.learning_rate, steps)
         if entry:
             stages = self.task.stages
@@ -458,7 +460,9 @@ class Engine:
             self._run([program] * self._machine.cores)
 
     def _survey(self) -> None:
-        """Measure the masters, and halve the tensors that have used up their room to grow."""
+        """Measure the masters (int16 weights); halve tensors that have used up their room
+        to grow.
+        """
         config, layout = self._machine.config, self.layout
         found = self._survey_of([layout.masters])
         full = [number for number, bits in enumerate(found) if bits >= FULL_BITS]

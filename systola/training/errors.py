@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The error for mistakes of a user of training."""
+"""The errors for mistakes of a user of training."""
 
 
 class TrainingError(ValueError):

@@ -75,7 +75,7 @@ def _as_row(items: list[Item], name: str, value: Value) -> Value:
 def _added(
     items: list[Item], result: Value, parts: Sequence[Coded], bits: int, function: Function
 ) -> Value:
-    if len(parts) == 1:  # The result of one part is a copy of it
+    if len(parts) == 1:  # an Add of one result copies it
         parts = [*parts, *parts]
         scales = [Scale(0, 1 << (_OPERAND_BITS + sum_left(1))), Scale(0, 0)]
     elif len(parts) == 2:

@@ -465,6 +465,6 @@ def _keep_windows(
 
 
 def _keep_weights(layer: Dense | Conv2D | Conv1D) -> None:
-    """Check the flag for biases and the initialisers; store the initialisers' names in NAMES."""
+    """Check the flag for biases and the initialisers; store their names from initializers.NAMES."""
     object.__setattr__(layer, "use_bias", flag("use_bias", layer.use_bias))
     keep_initializers(layer, "kernel_initializer", "bias_initializer")

@@ -357,7 +357,7 @@ class Layout:
         return tuple(given), tuple(results)
 
     def _waiting_gradient(self, stages: tuple[Stage, ...], number: int) -> int:
-        """Return the lines that the gradient of a stage's inputs takes while it waits to be added.
+        """Return the number of lines of a stage's inputs' gradient while it waits to be added.
 
         It is 0 if no other stage takes these inputs.
         """

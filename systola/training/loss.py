@@ -40,7 +40,8 @@ least."""
 LARGEST = (1 << 15) - 1
 """Largest code of int16."""
 _SELECT = 1 << 6
-"""Factor in a selecting matrix, at the place of the group of samples that is selected."""
+"""Number in a matrix that selects a group of samples: at the place of the group, zeros
+elsewhere."""
 
 
 def gradient_factor(task: Task) -> float:

@@ -350,14 +350,14 @@ class Sequential(Learner):
     def get_weights(self) -> list[Floats]:
         """Return the weights of each layer in turn, in Keras's order and shapes.
 
-        The numbers are exactly the numbers of the masters.
+        The numbers are exactly the int16 numbers that learn (masters), with their exponents.
         """
         found = self.stages()
         return as_keras(found, weights(found, self.state()))
 
     @takes()
     def set_weights(self, weights: Sequence[Floats]) -> None:
-        """Take weights, to the nearest numbers that masters can be.
+        """Take weights, as the nearest numbers that int16 masters can have.
 
         Raises TrainingError for weights that get_weights() could not give.
         """

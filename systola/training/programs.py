@@ -200,7 +200,7 @@ def survey_program(
         total = 2 * shape.units * shape.lines
         floor = {"value": 0}
         if not total:
-            writer.measure(SPARE)  # a join has no weights to be measured
+            writer.measure(SPARE)  # an Add or Concatenate has no weights
         for first, lines in _portions(total, places):
             writer.read(place + first * layout.pitch, lines)
             rows = len(lines) // 2

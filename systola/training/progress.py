@@ -34,7 +34,7 @@ class Progress(Callback):
         self._bar.update()
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Leave the bar on the terminal, with loss and metrics of the epoch."""
+        """End the bar of the epoch, and leave it on the terminal with loss and metrics."""
         assert self._bar is not None
         self._bar.set_postfix_str(_text(logs or {}))
         self._bar.close()

@@ -45,9 +45,9 @@ class Sizes:
         """Number of lines, or pairs of lines, of a gate, the cell or the state."""
         self.places: RecurrencePlaces = layout.recurrences[number]
         self.kernel = range(shape.units)
-        """Numbers of the blocks of these gradients that belong to the kernel."""
+        """Numbers of the blocks of the sums' gradients that belong to the kernel."""
         self.recurrent = range(self.gates - shape.units, self.gates)
-        """Numbers of the blocks of these gradients that belong to the recurrent kernel."""
+        """Numbers of the blocks of the sums' gradients that belong to the recurrent kernel."""
         self.state_inputs = self.units + lstm.gru
         """Number of blocks of inputs of the recurrent kernel, with the block of its biases."""
 

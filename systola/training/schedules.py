@@ -120,8 +120,9 @@ class PolynomialDecay(LearningRateSchedule):
 @constructor()
 @dataclass(frozen=True)
 class PiecewiseConstantDecay(LearningRateSchedule):
-    """A rate that is the first of `values` up to step `boundaries`[0], then the next value, and so
-    on."""
+    """A learning rate that is the first of `values` up to step `boundaries`[0], then the next
+    value, and so on.
+    """
 
     boundaries: tuple[float, ...]
     values: tuple[float, ...]
@@ -146,10 +147,10 @@ class PiecewiseConstantDecay(LearningRateSchedule):
 @constructor()
 @dataclass(frozen=True)
 class CosineDecay(LearningRateSchedule):
-    """A rate that falls from its first value to `alpha` times this value in `decay_steps` steps,
-    along a cosine.
+    """A learning rate that falls along a cosine to `alpha` times its first value.
 
-    With `warmup_target` it first rises to that rate, in `warmup_steps` steps.
+    It falls in `decay_steps` steps. With `warmup_target` it first rises to that rate, in
+    `warmup_steps` steps.
     """
 
     initial_learning_rate: float

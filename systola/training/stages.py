@@ -120,7 +120,8 @@ class Stage:
     """Settings of an LSTM or GRU; None for other stages. `inputs` are then the inputs of a step,
     and `units` the units of all gates."""
     join: str = ""
-    """Kind of a join, "add", "concatenate" or "normalize"; empty for other stages."""
+    """Kind of a stage without weights: "add", "concatenate" or "normalize"; empty for other
+    stages."""
     normalized: Normalization | None = None
     """Settings of a stage that normalises; None for other stages."""
     scales: bool = False
@@ -135,7 +136,7 @@ class Stage:
     """Numbers of channels of the parts of the inputs, or of a join's units, each in blocks of its
     own. If empty, there is one part."""
     joined: tuple[int, int] | None = None
-    """Height and width of the maps that a join makes; None for rows."""
+    """Height and width of the maps that an Add or Concatenate makes; None for rows."""
 
     @property
     def tensor(self) -> Tensor:
@@ -224,7 +225,7 @@ def tensors(stages: Sequence[Stage]) -> tuple[Tensor, ...]:
 
 
 def learns(stages: Sequence[Stage], tensor: int) -> bool:
-    """Return whether the masters of a tensor are updated."""
+    """Return whether training updates the masters (int16 weights) of a tensor."""
     return tensor >= len(stages) or not (stages[tensor].join or stages[tensor].frozen)
 
 

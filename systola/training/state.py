@@ -32,8 +32,8 @@ _OF_STATISTICS = -1
 """Number that stands for the moving mean and variance of stage 0, where other numbers are of
 tensors. For stage n the number is lower by n."""
 _UNIT_BITS = 16
-"""Largest number of fraction bits by which units can have fewer than the largest number. The sums
-that units are made of have 16 bits more."""
+"""Largest difference between the most fraction bits that units can have and the fraction bits that
+they have. The sums that units are made of have 16 bits more."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class State:
     velocities: tuple[Codes, ...]
     """Velocities of each tensor; empty if there is no momentum."""
     bits: tuple[int, ...]
-    """Fraction bits of the masters of each tensor."""
+    """Fraction bits of the masters (int16 weights) of each tensor."""
     unit_bits: tuple[int, ...] = ()
     """Fraction bits of the units of all stages but the last, as in the last epoch; empty before the
     first epoch."""

@@ -42,7 +42,8 @@ class Task:
     stages: tuple[Stage, ...]
     input_bits: int
     master_bits: tuple[int, ...]
-    """Fraction bits of the masters of each tensor. The tensors of the stages come first."""
+    """Fraction bits of the masters (int16 weights) of each tensor. The tensors of the stages come
+    first."""
     loss: str
     """Name of the loss, one of `loss.LOSSES`."""
     count: int

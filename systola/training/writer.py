@@ -102,7 +102,7 @@ class Writer:
         last is at the end."""
         self.later_shifts: list[tuple[int, int, dict[str, int]]] = []
         """Instructions Measure to which the host adds a tensor's shift before each step: index
-        among the words, tensor, and operands without the shift."""
+        among the instructions, tensor, and operands without the shift."""
         self._tables: dict[bytes, int] = {}
         self._resident: dict[bytes, int] = {}
         """Place on the chip of each loaded table, by the table's bytes. The table used last is at
@@ -111,7 +111,7 @@ class Writer:
         self._places: dict[bytes, int] = {}
         self.later_limits: list[tuple[int, StepLimit, dict[str, int]]] = []
         """Instructions Set_Config_Scale with a limit that the host writes before each step: index
-        among the words, source of the limit, and operands without the limit."""
+        among the instructions, source of the limit, and operands without the limit."""
         self._scales: tuple[int, int, int | StepLimit] = 0, 0, 0
         self.owned: list[tuple[int, range]] = []
         """Rows of the masters that this core updates, as pairs of a tensor's number and its lines.

@@ -166,7 +166,9 @@ class BranchedBackward(Backward):
         return gradient
 
     def _split(self, number: int, gradient: range) -> None:
-        """Keep the gradient of a join as a gradient of each result that the join has taken."""
+        """Keep the gradient of an Add or Concatenate as a gradient of each result that it has
+        taken.
+        """
         writer, layout, stage = self._writer, self._layout, self._task.stages[number]
         first = 0
         waiting = 0

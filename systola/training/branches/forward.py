@@ -189,7 +189,7 @@ class BranchedForward(Forward):
         return room
 
     def _part(self, at: int, *, maps: bool) -> range:
-        """Return the lines of a result as a join takes them."""
+        """Return the lines of a result in the form that an Add or Concatenate takes."""
         lines = self._results[at] if maps else self._as_row(at, extra=0)
         width = -(-width_of(self._task.stages, at, flat=False) // self._layout.size)
         source = self._task.stages[at - 1] if at else None

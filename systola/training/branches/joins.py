@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the parts of Add and Concatenate that do not depend on the number of turns of a batch."""
+"""Writes the parts of Add and Concatenate that are the same whether a batch is taken at once or in
+turns.
+"""
 
 from __future__ import annotations
 

@@ -57,7 +57,9 @@ def sum_left(count: int) -> int:
 
 
 def alone(stages: Sequence[Stage], at: int) -> bool:
-    """Return whether result number `at` goes into one stage that is no join, and nowhere else."""
+    """Return whether result number `at` goes into one stage, no Add or Concatenate, and nowhere
+    else.
+    """
     users = [stages[number] for number in range(len(stages)) if at in takes(stages, number)]
     return len(users) == 1 and not users[0].join
 

@@ -32,7 +32,7 @@ class History(Callback):
         return self.count_energy() if self.count_energy else None
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Add the logs of an epoch."""
+        """Add the logs of an epoch to `history`, and its number to `epoch`."""
         self.epoch.append(epoch)
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(value)

@@ -44,7 +44,7 @@ class LearningRateScheduler(Callback):
             signature(self.schedule).bind(*given)
         except TypeError:
             given.pop()
-        except ValueError:  # a function of C has no signature
+        except ValueError:  # a function written in C has no signature
             pass
         call: Callable[..., float] = self.schedule
         optimizer.learning_rate = real("the rate that schedule returns", call(*given))

@@ -35,9 +35,9 @@ def read_or_make_up(
     """Return the training part and the test part of a data set.
 
     `read` takes Keras's file and "train" or "test". Where there is no file, `make_up` takes the
-    number of the part, 0 or 1, and the number of samples, which is in `counts` for each part. A
-    line on standard error calls the samples `what`. Raises TrainingError for a file that cannot be
-    read or has anything else.
+    number of the part, 0 or 1, and the number of samples, which is in `counts` for each part. For
+    such samples there is a line on standard error, in which they are called `what`. Raises
+    TrainingError for a file that cannot be read or has anything else.
     """
     file, limit = _place(path), samples_limit()
     try:

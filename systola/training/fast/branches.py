@@ -66,7 +66,7 @@ class Branches:
         self._parts: dict[int, list[tuple[Narrow, int]]] = {}
 
     def alone(self, at: int) -> bool:
-        """Return whether a result goes into one stage that is no join, and nowhere else."""
+        """Return whether a result goes into one stage, no Add or Concatenate, and nowhere else."""
         return alone(self._stages, at)
 
     def add(self, at: int, gradient: Narrow, bits: int) -> None:
@@ -76,7 +76,7 @@ class Branches:
         self._parts.setdefault(at, []).append((rows, kept(bits)))
 
     def gradient(self, number: int) -> tuple[Narrow, int]:
-        """Return the gradient of the result of a stage, the sum of all that are stored.
+        """Return the gradient of a stage's result, the sum of all gradients stored for it.
 
         The second result is the number of its fraction bits.
         """
@@ -89,7 +89,7 @@ class Branches:
         return narrow(scaled_away(total, q, shift)), held(bits - shift - lost)
 
     def back(self, number: int, gradient: Narrow, bits: int) -> None:
-        """Store the gradient of a join as a gradient of each result that the join has taken."""
+        """Store the gradient of an Add or Concatenate as a gradient of each result that it took."""
         stage, first = self._stages[number], 0
         for at in stage.sources:
             part = gradient

@@ -59,12 +59,14 @@ class FastEngine:
         self._least_bits: list[int] = []
 
     def load(self, state: State) -> None:
-        """Take over a state: masters, and velocities or moments."""
+        """Take over a state: masters (int16 weights), and velocities or moments."""
         self._state = state.for_optimizer(self.task.momentum, self.task.decays)
         self.task = replace(self.task, master_bits=state.bits, unit_bits=state.unit_bits)
 
     def state(self) -> State:
-        """Return the state that `load` takes: masters, and velocities or moments."""
+        """Return the state that `load` takes: masters (int16 weights), and velocities or
+        moments.
+        """
         return replace(self._state, bits=self.task.master_bits, unit_bits=self.task.unit_bits)
 
     def train(

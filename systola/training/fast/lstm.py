@@ -51,9 +51,9 @@ class Weights:
     recurrent: Narrow
     """Weights of the recurrent kernel, (units, gates)."""
     biases: Wide
-    """Masters of the biases, (gates,)."""
+    """Masters (int16) of the biases, (gates,)."""
     recurrent_biases: Wide
-    """Masters of the biases of the recurrent kernel, (gates,); an LSTM has none, (0,)."""
+    """Masters (int16) of the biases of the recurrent kernel, (gates,); an LSTM has none, (0,)."""
     kernel_bits: int
     recurrent_bits: int
     input_bits: int

@@ -61,7 +61,7 @@ class Passed:
     products: list[Products | Recurring | None] = field(
         default_factory=list[Products | Recurring | None]
     )
-    """Inputs and weights of each stage; None for a join."""
+    """Inputs and weights of each stage; None for an Add or Concatenate, which has no weights."""
     bits: list[int] = field(default_factory=list[int])
     """Fraction bits of the inputs of each stage."""
     made: list[int] = field(default_factory=list[int])
@@ -259,7 +259,7 @@ class Step:
         return made.reshape(len(self.x), -1, units), bits
 
     def _joined(self, number: int, given: Sequence[tuple[Integers, int]]) -> tuple[Narrow, int]:
-        """Compute a join of results; `given` has each result with its fraction bits."""
+        """Compute an Add or Concatenate; `given` has each result with its fraction bits."""
         stage, train = self.task.stages[number], self.number is not None
         known = self.task.unit_bits[number] if self.task.unit_bits and not train else None
         shape = (len(self.x), prod(stage.map), -1) if stage.maps else (len(self.x), -1)

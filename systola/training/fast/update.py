@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computes the update of masters by the sums of their gradients."""
+"""Computes the update of masters (int16 weights) by the sums of their gradients."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Gradients:
             self._add(at, _Part((number, at), self.place(number), rows))
 
     def split(self, number: int) -> None:
-        """Store the gradient of a join as a gradient of each result that the join has taken."""
+        """Store the gradient of an Add or Concatenate as a gradient of each result that it took."""
         stages = self._task.stages
         stage, first = stages[number], 0
         for part, at in enumerate(stage.sources):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the forward pass of a Dense that is not the last stage, for all turns."""
+"""Writes the forward pass of a Dense that is not the last stage, for all turns (parts) of a
+batch.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class Hidden:
         self._train = train
 
     def write(self, number: int) -> None:
-        """Write the forward pass of a Dense stage for all turns."""
+        """Write the forward pass of a Dense stage for all turns of the batch."""
         writer, task, stage = self._writer, self._task, self._task.stages[number]
         shape, samples = writer.layout.shapes[number], writer.layout.samples
         scale = UnitScale(writer, task, self._left, number, train=self._train)
@@ -83,7 +85,7 @@ class Hidden:
         return spilled(layout).masks[number] + block * layout.samples * layout.pitch
 
     def _units(self, number: int, block: int, sums: Sums, multiplier: int) -> None:
-        """Write a block of units of a turn to host memory."""
+        """Write a block of units of the present turn of the batch to host memory."""
         writer, layout, stage = self._writer, self._writer.layout, self._task.stages[number]
         units, mask, _ = self._rooms[block % 2]
         dropped = self._masked and stage.rate and not sums.masked

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the forward pass of an Add or a Concatenate for all turns.
+"""Writes the forward pass of an Add or a Concatenate for all turns (parts) of a batch.
 
 The results that are joined come from host memory one after the other. The sums of an Add are
 written twice: first they are measured, then units are made of them. A Concatenate has nothing to
@@ -33,7 +33,7 @@ class TurnedJoins:
         self._train = train
 
     def write(self, number: int) -> None:
-        """Write the forward pass of a join; its units and their mask go to host memory."""
+        """Write an Add or Concatenate for all turns; its units and mask go to host memory."""
         if self._task.stages[number].join == "add":
             self._add(number)
         else:

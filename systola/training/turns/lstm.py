@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the forward pass of an LSTM for all turns.
+"""Writes the forward pass of an LSTM for all turns (parts) of a batch.
 
 Each turn goes through all steps in time before the next turn begins.
 """
@@ -34,7 +34,7 @@ class LstmForward:
         self._train = train
 
     def write(self, number: int) -> None:
-        """Write the forward pass of an LSTM for all turns.
+        """Write the forward pass of an LSTM for all turns of the batch.
 
         The LSTM is the first stage, or takes all states of another LSTM.
         """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the backward pass of an LSTM for all turns, and updates its kernels, some steps at a
-time.
+"""Writes the backward pass of an LSTM for all turns (parts) of a batch, and updates its kernels,
+some steps at a time.
 """
 
 from __future__ import annotations

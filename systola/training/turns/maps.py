@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a Conv2D for all turns: maps, masks and gradients of each turn lie in host memory.
+"""Writes a Conv2D for all turns (parts) of a batch, which have their maps in host memory.
 
-Maps of a turn are stored as [block of channels][sample][pixel]. If one Dense alone takes them they
-are rows, [pixel][block][sample]. Sums are written twice: first they are measured, then units are
-made of them.
+Masks and gradients of each turn are in host memory, too. Maps of a turn are stored as [block of
+channels][sample][pixel]. If one Dense alone takes them they are rows, [pixel][block][sample]. Sums
+are written twice: first they are measured, then units are made of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TurnedMaps:
         """Number of lines of the marks of each tap of a stage's pooling, by number of the stage."""
 
     def forward(self, number: int) -> None:
-        """Write the forward pass of a Conv2D for all turns."""
+        """Write the forward pass of a Conv2D for all turns of the batch."""
         writer, task, shape = self._writer, self._task, self._writer.layout.shapes[number]
         scale = UnitScale(writer, task, self._left, number, train=self._train)
         sums = MapSums(writer, task, number, self._left.inputs[number])
@@ -80,7 +80,7 @@ class TurnedMaps:
         scale: tuple[int, int],
         leave_below: Callable[[range], None],
     ) -> None:
-        """Write the gradient of the inputs of a Conv2D for all turns.
+        """Write the gradient of the inputs of a Conv2D for all turns of the batch.
 
         Exponent register `scratch` is overwritten. `scale`: see `passes.gradient_scale`.
         `leave_below` writes the lines of a turn's gradient to host memory.
@@ -155,7 +155,9 @@ class TurnedMaps:
         return self._masks.get(number, 0)
 
     def update(self, number: int, entry: AnyEntry) -> None:
-        """Add the products of inputs and gradient of all turns to the masters of a Conv2D."""
+        """Add the products of inputs and gradient of all turns to a Conv2D's masters (int16
+        weights).
+        """
         writer, task = self._writer, self._task
         begin_telling(writer, task, number)
         loads = _Turned(writer, task, number)

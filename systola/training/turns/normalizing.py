@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the normalisation of a batch for all turns, forward and backward.
+"""Writes the normalisation of a batch for all its turns (parts), forward and backward.
 
 Blocks of channels come from host memory one after the other. They come once for each number, such
 as a mean, that depends on all rows. Sums by channel stay in the last accumulator rows until all
@@ -259,7 +259,9 @@ class TurnedNormalizing(Normalizing):
             yield range(first, min(first + self._most, self._rows)), self._next_row()
 
     def _next_row(self) -> int:
-        """Return the first of free accumulator rows, in two regions in turn."""
+        """Return the first of the free accumulator rows; successive calls return two regions in
+        turn.
+        """
         self._slot ^= 1
         return self._slot * self._most
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the last stage for all turns: logits, losses, and the gradient of the logits."""
+"""Writes the last stage for all turns (parts) of a batch: logits, losses, and their gradient."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ byte."""
 
 
 class Outputs:
-    """A writer of the last stage of a network, for all turns."""
+    """A writer of the last stage of a network, for all turns of a batch."""
 
     def __init__(self, writer: Writer, task: Task, left: Pass) -> None:
         self._writer = writer
@@ -46,7 +46,7 @@ class Outputs:
         writer.activate(row, logits.start, self._rows, Entry(), wide=1, exponent=SHIFT)
 
     def predict(self) -> None:
-        """Write the outputs of the network for all turns to host memory."""
+        """Write the outputs of the network for all turns of a batch to host memory."""
         writer, last = self._writer, self._task.stages[-1]
         loss = Loss(writer, self._task)
         for _ in each_turn(writer, self._task):
@@ -79,7 +79,9 @@ class Outputs:
         writer.free(error)
 
     def _losses(self, turns: range, *, train: bool) -> None:
-        """Write logits and losses of several turns together, and in training the errors."""
+        """Write logits and losses of several turns of a batch together, and in training the
+        errors.
+        """
         writer, each = self._writer, 2 * self._rows
         logits = writer.allocate(each * len(turns))
         parts = [logits[n * each : (n + 1) * each] for n in range(len(turns))]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes products of a stage's inputs, or gradient, with its weights for all turns, block
-by block.
+"""Writes products of a stage's inputs, or gradient, with its weights, for all turns (parts) of a
+batch.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from systola.training.writer import Writer
 
 
 class Products:
-    """A writer of a product of lines and weights for all turns: `inputs` blocks give `results`
-    blocks.
+    """A writer of a product of lines and weights for all turns of a batch. In each turn `inputs`
+    blocks give `results` blocks.
     """
 
     def __init__(

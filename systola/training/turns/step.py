@@ -157,9 +157,7 @@ class Step:
         LstmBack(self._writer, self._task, words, number).write()
 
     def _tell_nothing(self, number: int) -> None:
-        """Report a gradient's bits that change nothing to the host, for a tensor that learns
-        nothing.
-        """
+        """Report a tensor that learns nothing to the host, with a gradient that changes nothing."""
         begin_telling(self._writer, self._task, number)
         tell(self._writer, self._task, number)
 
@@ -180,7 +178,7 @@ class Step:
         )
 
     def _below_maps(self, number: int) -> None:
-        """Write the gradient of the inputs of a Conv2D for all turns."""
+        """Write the gradient of the inputs of a Conv2D for all turns of the batch."""
         writer, gradients = self._writer, self._gradients
         (at,) = takes(self._task.stages, number)
         # A free register serves as scratch. Register INPUTS is not free, as the bias needs it.

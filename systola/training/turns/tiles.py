@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings the weights of one block after the other into the buffer, and again for each turn."""
+"""Brings the weights of one block after the other into the buffer, again for each turn of a
+batch.
+"""
 
 from __future__ import annotations
 

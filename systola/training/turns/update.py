@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the update of a Dense by the samples of all turns; masters are read and written once."""
+"""Writes the update of a Dense by all turns (parts) of a batch; masters are read and
+written once.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ class Update:
         self._kept = kept
 
     def write(self) -> None:
-        """Add the products of inputs and gradient of all turns to the masters."""
+        """Add the products of inputs and gradient of all turns to the masters (int16 weights)."""
         writer, task, number = self._writer, self._task, self._number
         layout = writer.layout
         size, shape = layout.size, layout.shapes[number]

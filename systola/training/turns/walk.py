@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The turns in which a core takes its samples, and the places of their inputs and results."""
+"""The turns in which a core takes the samples of a batch, and the places of their inputs and
+results.
+"""
 
 from __future__ import annotations
 
