@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls as a user of Keras writes them: all that cannot be honoured is refused in one line."""
+"""Checks the arguments of calls that a user of Keras writes: an argument that training cannot
+honour is refused with a message of one line.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _Kind = TypeVar("_Kind", bound=type[Any])
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 _PLAIN = (type(None), bool, int, float, str, tuple)
-"""Types of the values that an argument of Keras may have here."""
+"""Python types that the accepted value of an argument of Keras may have."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Only:
 
     values: tuple[object, ...]
     instead: str = ""
-    """Advice for the error message: the way to get the same effect here."""
+    """Advice for the error message: another way to get the effect of the argument."""
 
     def allows(self, value: object) -> bool:
         """Return whether `value` is one of the accepted values."""
@@ -37,9 +39,10 @@ class Only:
 def takes(
     **only: Only,
 ) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
-    """Decorate a function to raise TrainingError for arguments that it does not have.
+    """Decorate a function so that it raises TrainingError for arguments that it does not have.
 
-    Arguments named in `only` may be given with their allowed values, and go no further.
+    Arguments named in `only` are accepted with their allowed values, and are not passed on to the
+    function.
     """
 
     def decorate(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
@@ -67,7 +70,9 @@ def takes(
 
 
 def constructor(**only: Only) -> Callable[[_Kind], _Kind]:
-    """Decorate a class: its constructor checks its arguments as `takes` does."""
+    """Decorate a class so that its constructor raises TrainingError for arguments that it does not
+    have, as `takes` does for functions.
+    """
 
     def decorate(kind: _Kind) -> _Kind:
         kind.__init__ = takes(**only)(kind.__init__)
@@ -77,5 +82,7 @@ def constructor(**only: Only) -> Callable[[_Kind], _Kind]:
 
 
 def _reason(error: TypeError) -> str:
-    """Return why arguments do not fit, after the name of the function."""
+    """Return the end of an error message: the reason why arguments do not fit a function, to stand
+    after the function's name.
+    """
     return str(error).replace("got an unexpected keyword argument", "does not take")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the backward pass of a program: the gradients of the units, stage by stage, and the
-updates.
+updates of the weights.
 
-Gradients are negative here, as the multiplier of an update has no sign. The numbers are explained
-in docs/training.md#numerics.
+Gradients are kept negative, because the multiplier of an update has no sign.
+docs/training.md#numerics explains the numbers.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class Backward:
     def write(self, gradient: range) -> None:
         """Write the backward pass, from the gradient of the last stage's sums.
 
-        `gradient` has int8 lines, [block of units][sample]. These lines are given back to the
-        buffer.
+        `gradient` has int8 lines, [block of units][sample]. The method gives these lines back to
+        the buffer.
         """
         writer, left, stages = self._writer, self._left, self._task.stages
         masking: Iterator[None] = iter(())
         for number in reversed(range(len(stages))):
-            # The gradient below needs the weights before their update, so it is written first. That
-            # gradient changes the exponent in GRADIENT, so the shift of the update is computed
+            # The gradient of the inputs needs the weights before their update, so it is written
+            # first. Writing it changes register GRADIENT, so the shift of the update is computed
             # before.
             bits, inputs = self._task.master_bits[number], left.inputs[number]
             entry = update_shift(writer, self._task, number, bits, inputs)
@@ -92,22 +92,24 @@ class Backward:
             gradient, masking = below, below_masking
 
     def _through_maps(self, number: int, gradient: range) -> range:
-        """Write the gradient of the sums of a Conv2D, from the gradient of the units it leaves."""
+        """Return the gradient of the sums of a Conv2D, from the gradient of the units that it
+        leaves for the next stage.
+        """
         left = self._left
         return self._maps.through(number, gradient, left.masks[number], left.routes[number])
 
     def _update_maps(self, number: int, gradient: range, entry: AnyEntry) -> None:
-        """Update the masters of a Conv2D by all samples."""
+        """Update the masters (int16 weights) of a Conv2D by the samples of the whole batch."""
         left = self._left
         maps = InBuffer(left.transposed[number], gradient, self._layout.shapes[number].channels)
         about = self._writer, self._task, number, left.inputs[number], entry
         update_maps(*about, maps)
 
     def _mask(self, number: int, gradient: range) -> Iterator[None]:
-        """Multiply the gradient of a stage with its mask, block by block.
+        """Multiply the gradient of a stage with the stage's mask, block by block.
 
-        Each step of the iterator writes the product of one block. The lines of the mask are given
-        back at the end.
+        Each step of the iterator writes the product of one block. At the end the lines of the mask
+        are given back to the buffer.
         """
         mask, samples = self._left.masks[number], self._layout.samples
         entry = mask_entry(self._task.stages[number])
@@ -118,11 +120,12 @@ class Backward:
         self._writer.free(mask or range(0))
 
     def _below(self, number: int, gradient: range, *, source: int, scale: tuple[int, int]) -> range:
-        """Write the gradient of the units of stage `source`, before their mask.
+        """Write the gradient of the units of stage `source`, before the mask of this stage is
+        applied.
 
         The result is int8 lines. Stage `number` takes these units as inputs. `scale` is a
-        multiplier and the bits that it takes, see `passes.gradient_scale`. Register GRADIENT gets
-        the fraction bits of the result.
+        multiplier and the number of bits that it takes, see `passes.gradient_scale`. Exponent
+        register GRADIENT gets the fraction bits of the result.
         """
         writer, task, left = self._writer, self._task, self._left
         sums: BelowMaps | BelowRows
@@ -138,9 +141,9 @@ class Backward:
             sums.multiply(part)
             rows = len(part) * sums.rows
             writer.measure(SHIFT, Source.ACCUMULATORS, rows=rows, bits=8, first=SHIFT)
-        # A register that is free serves as scratch. For a Dense this is the exponent of its inputs,
-        # which the shift of the update has in it by now. A Conv2D still needs that exponent for its
-        # bias, but the exponent of the stage above is free.
+        # A register that is free serves as scratch. For a Dense this is the register of its inputs'
+        # exponent, which the shift of the update already includes. A Conv2D still needs that
+        # exponent for its bias, but the register of the stage above is free.
         used = left.inputs[number + bool(task.stages[number].window)]
         agree(writer, task, used.register)
         bits = task.master_bits[number] - MASTER_SHIFT - lost
@@ -163,7 +166,7 @@ class Backward:
     def _update(
         self, number: int, gradient: range, entry: AnyEntry, masking: Iterator[None]
     ) -> None:
-        """Add the products of inputs and gradient to the masters, part by part.
+        """Add the products of inputs and gradient to the masters of a Dense, part by part.
 
         Each step of `masking` masks the next block of the gradient. The first block has been masked
         before the call.
@@ -177,8 +180,8 @@ class Backward:
         before: Masters | None = None
         while begun:
             masters, row = begun.popleft()
-            # The masters of the part before are written only now. Until then they may be on their
-            # way to other cores, and the array multiplies meanwhile.
+            # The masters of the part before are written to host memory only now. Until then they
+            # may be on their way to other cores, and the array multiplies meanwhile.
             if before:
                 before.write()
             masters.add_of_all(row, entry, lambda: begun.extend(islice(products, 1)))
@@ -198,9 +201,11 @@ class Backward:
         places: list[tuple[range, ...]],
         masking: Iterator[None],
     ) -> Iterator[tuple[Masters, int]]:
-        """Multiply for one part after the other; yield its masters and the first row of its sums.
+        """Write the products of inputs and gradient for an update of masters, one part after the
+        other.
 
-        The sums of two successive parts are in different halves of the accumulators.
+        Yields the masters of each part, and the accumulator row where its sums begin. The sums of
+        two successive parts are in different halves of the accumulators.
         """
         writer, layout, task = self._writer, self._layout, self._task
         samples, size, shape = layout.samples, layout.size, layout.shapes[number]
@@ -226,7 +231,8 @@ class BelowRows:
     """A product that makes the gradient of the inputs of a Dense, some blocks at a time."""
 
     def __init__(self, writer: Writer, number: int, gradient: range, weights: range | None) -> None:
-        """Allocate lines for the weights, unless `weights` are given.
+        """Take the transposed weights of a Dense, or allocate lines for them where `weights` is
+        None.
 
         `weights`: the lines of all weights, transposed, [block of inputs][unit]. `free` gives these
         lines back, too.
@@ -242,7 +248,9 @@ class BelowRows:
         self.lines = blocks * self.rows
 
     def multiply(self, part: range) -> None:
-        """Write the sums for some blocks of inputs, [block][sample] from accumulator row 0 on."""
+        """Write the sums that make the gradient of some blocks of inputs, [block][sample] from
+        accumulator row 0 on.
+        """
         writer, units, start = self._writer, self._units, self._gradient.start
         if self._weights is not None:
             weights = self._weights.start + part.start * units * writer.layout.size
@@ -254,7 +262,9 @@ class BelowRows:
             writer.multiply(start, weights, place * self.rows, self.rows, units, 1)
 
     def places(self, part: range) -> list[tuple[int, int, int]]:
-        """Return the runs of sums: first accumulator row, first line of the gradient, and rows."""
+        """Return the runs of sums of a part: first accumulator row, first line of the gradient, and
+        number of rows.
+        """
         return [(0, part.start * self.rows, len(part) * self.rows)]
 
     def free(self) -> None:

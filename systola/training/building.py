@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes stages of layers, and refuses networks that cannot be trained."""
+"""Makes the stages of a network from its layers, and refuses networks that cannot be trained."""
 
 from __future__ import annotations
 
@@ -43,25 +43,24 @@ from systola.training.stages import (
 from systola.training.windows import convolved, pooled
 
 MOST_BRANCHED = 15
-"""Largest number of stages of a network with branches, joins included: counters of masks have four
-bits for the number of a stage, and number 15 is for random rounding.
-"""
+"""Largest number of stages of a network with branches, joins included. Counters of masks have four
+bits for the number of a stage, and number 15 is for random rounding."""
 MOST_CLASSES = 128
 MOST_WEIGHTS = 1 << 26
-"""Largest number of weights of a network: the host holds them as float64 for a moment, in 512
-MiB.
-"""
+"""Largest number of weights of a network. The host holds them as float64 for a moment, in
+512 MiB."""
 _MOST_POOL, _MOST_MEAN = 15, 255
-"""Largest number of rows and columns of a window of a pooling, such as a mean over a whole map."""
+"""Largest number of rows and columns of a window: of a pooling, and of a mean over a whole map."""
 MOST_STEPS = 1 << 12
-"""Largest number of steps of an LSTM."""
+"""Largest number of steps in time of an LSTM or GRU."""
 _NO_LAST = "after return_sequences there must be LSTM or GRU"
 
 
 def stages(layers: Sequence[Layer], features: int | None) -> tuple[Stage, ...]:
-    """Return the stages of `layers`, for samples of `features` numbers if there is no Input.
+    """Return the stages that `layers` make.
 
-    Raises TrainingError for layers that the machine does not train.
+    `features`: the number of numbers of a sample, if there is no Input. Raises TrainingError for
+    layers that the machine does not train.
     """
     builder = _Builder(None if features is None else (features,), layers)
     for number, layer in enumerate(layers):
@@ -75,21 +74,21 @@ class _Builder:
     def __init__(self, shape: tuple[int, ...] | None, layers: Sequence[Layer]) -> None:
         self.found: list[Stage] = []
         self._shape = shape
-        """The shape of the result that the next layer takes."""
+        """The shape of the present result, which the next layer takes; None if it is not known."""
         self._at = 0
-        """The number of the result that the next layer takes, see Stage.sources."""
+        """The number of the present result, which the next layer takes, see Stage.sources."""
         self._results: list[tuple[int, tuple[int, ...] | None]] = []
-        """The number of the result of each layer, and its shape."""
+        """The number and the shape of the result of each layer so far."""
         self._users = Counter(
             link for number in range(len(layers)) for link in _links(layers, number)
         )
-        """Number of layers that take the result of each layer."""
+        """Number of layers that take the result of each layer, by the layer's number."""
         self._rescaled = False
         self._embedding: Embedding | None = None
-        """Embedding that still needs its LSTM; None if there is none."""
+        """The Embedding that still waits for its LSTM or GRU; None if there is none."""
 
     def add(self, layer: Layer) -> None:
-        """Add a layer, which takes the result of the layer before it, or has links."""
+        """Add a layer, which takes the present result, or the results that its links name."""
         self._add(layer)
         self._results.append((self._at, self._shape))
 
@@ -248,12 +247,13 @@ class _Builder:
         self._shape = (shape[0], units) if sequences else (units,)
 
     def finish(self) -> tuple[Stage, ...]:
-        """Return the stages, when all layers have been added."""
+        """Return the stages of the network, when all layers have been added."""
         if self._embedding:
             raise TrainingError("after Embedding there must be LSTM or GRU")
         if self._sequences:
             raise TrainingError(_NO_LAST)
-        # A sigmoid at the end is for predict() alone; any other sigmoid is a curve.
+        # A sigmoid at the end is applied by predict() alone; any other sigmoid is a curve (a
+        # table).
         for number, stage in enumerate(self.found[:-1]):
             if stage.sigmoid:
                 self.found[number] = replace(stage, sigmoid=False, curve="sigmoid")
@@ -261,7 +261,9 @@ class _Builder:
         return tuple(self.found)
 
     def _weighted(self, layer: Dense | Conv2D | Conv1D | DepthwiseConv2D) -> None:
-        """Give the new stage the initialisers, biases and activation of a layer."""
+        """Give the stage that was added last the initialisers, biases and activation of its
+        layer.
+        """
         depthwise = isinstance(layer, DepthwiseConv2D)
         kernel = layer.depthwise_initializer if depthwise else layer.kernel_initializer
         names = kernel, layer.bias_initializer
@@ -276,7 +278,7 @@ class _Builder:
 
     @property
     def _sequences(self) -> bool:
-        """Whether the last stage gives the states of all steps."""
+        """Whether the last stage gives the states of all steps, not the last state alone."""
         lstm = self.found[-1].lstm if self.found else None
         return lstm is not None and lstm.sequences
 
@@ -286,12 +288,16 @@ class _Builder:
         return self._shape
 
     def _last(self, what: str) -> Stage:
-        """Return the stage that a layer changes, which may be a copy of its result."""
+        """Return the stage that made the present result, to be changed by a layer such as a
+        pooling.
+
+        If other layers take that result, too, the stage is a new one that copies the result.
+        """
         if not self._at:
             raise TrainingError(f"{what} must come after a Dense or Conv2D")
         own = [n for n, (at, _) in enumerate(self._results) if at == self._at]
         if any(self._users[number] > 1 for number in own):
-            # Other layers take the result as it is.
+            # Other layers take the result without the change.
             self._append_join("add", [(self._at, self._known())])
         return self.found[self._at - 1]
 
@@ -299,7 +305,7 @@ class _Builder:
         self.found[self._at - 1] = stage
 
     def _append(self, stage: Stage) -> None:
-        """Append a stage that takes the present result, or several that it names."""
+        """Append a stage, which takes the present result or the results in its `sources`."""
         if not stage.sources and self._at != len(self.found):
             stage = replace(stage, sources=(self._at,))
         self.found.append(stage)
@@ -307,18 +313,18 @@ class _Builder:
 
     @property
     def _source(self) -> Stage | None:
-        """The stage that makes the present result; None for the samples."""
+        """The stage that made the present result; None if the result is the samples."""
         return self.found[self._at - 1] if self._at else None
 
     @property
     def _segments(self) -> tuple[int, ...]:
-        """The parts of the channels of the present result, where it has several."""
+        """Numbers of channels of the parts of the present result; empty for a single part."""
         source = self._source
         parts = source.segments if source and source.join else ()
         return parts if len(parts) > 1 else ()
 
     def _result(self, link: int) -> tuple[int, tuple[int, ...]]:
-        """Return the number and the shape of the result of a layer."""
+        """Return the number and the shape of the result of layer number `link`."""
         if link >= len(self._results):
             raise TrainingError(f"there is no layer {link} to take a result of")
         at, shape = self._results[link]
@@ -364,7 +370,7 @@ class _Builder:
         self._append(replace(second, initializers=("ones", "zeros")))
 
     def _append_join(self, kind: str, results: Sequence[tuple[int, tuple[int, ...]]]) -> None:
-        """Append the stage of a join of results of these numbers and shapes."""
+        """Append a stage that joins results, each given by its number and shape."""
         parts = [self._parts(at, shape) for at, shape in results]
         first = parts[0]
         if kind == "add" and any(each != first for each in parts):
@@ -384,7 +390,9 @@ class _Builder:
         self._shape = (*shape[:-1], sum(segments))
 
     def _parts(self, at: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the channels of the parts of a result, each in blocks of its own."""
+        """Return the numbers of channels of the parts of a result, each of which has blocks of its
+        own.
+        """
         if not at:
             return shape[-1:]
         source = self.found[at - 1]
@@ -395,7 +403,7 @@ class _Builder:
 
 
 def _links(layers: Sequence[Layer], number: int) -> tuple[int, ...]:
-    """Return the numbers of the layers that a layer takes the results of."""
+    """Return the numbers of the layers from which a layer takes results."""
     layer = layers[number]
     if isinstance(layer, Add | Concatenate):
         return layer.sources
@@ -406,7 +414,7 @@ def _links(layers: Sequence[Layer], number: int) -> tuple[int, ...]:
 
 
 def _check_branches(found: Sequence[Stage]) -> None:
-    """Raise TrainingError for branches that cannot be trained."""
+    """Raise TrainingError for a network with branches that cannot be trained."""
     need(
         len(found) <= MOST_BRANCHED,
         f"1 to {MOST_BRANCHED} layers, Add and Concatenate included, can be trained in a network "
@@ -445,7 +453,7 @@ def _check(found: Sequence[Stage]) -> None:
 
 
 def _check_last(found: Sequence[Stage]) -> None:
-    """Raise TrainingError for a last stage that cannot be trained, and for too many weights."""
+    """Raise TrainingError for a last stage that cannot be trained, or for too many weights."""
     if any(stage.softmax for stage in found[:-1]):
         raise TrainingError("softmax belongs to the last layer")
     last = found[-1]

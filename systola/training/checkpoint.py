@@ -40,31 +40,31 @@ from systola.training.stages import Stage
 from systola.training.state import State, check_bits, master_shapes
 
 VERSION = 5
-"""Version of the files. Every change of the stored data raises the version: fields of the classes,
-or the meaning of the arrays."""
+"""Version of the files. It is raised with every change of the stored data: of fields of the
+classes, or of the meaning of the arrays."""
 _FORMAT = "systola training"
-"""Name of the format, before its version."""
+"""Name of the file format, which stands before the version."""
 _MACHINE = ("preset", "backend", "latency", "cores")
-"""Names of the settings of the machine."""
+"""Names of the settings of compile() that choose the machine."""
 _STATISTICS = "statistics"
 """Name of a kind of arrays: the moving means and variances of each BatchNormalization, which are
 float32.
 """
 _KINDS = ("master", "velocity", "moment", "root", _STATISTICS)
-"""Kinds of arrays. The name of an array is its kind and the number of its tensor."""
+"""Kinds of arrays in a file. The name of an array is its kind and the number of its tensor."""
 _ABOUT = "about"
-"""Name of the array that holds the description as one text."""
+"""Name of the array that holds the description of the model as one text."""
 _MOST_ABOUT = 1 << 20
-"""Largest size of the description, in bytes."""
+"""Largest size of the description of a model, in bytes."""
 _MOST_HEADER = 1 << 12
 """Largest size of the header of an array, in bytes."""
 _MOST_COUNT = (1 << 31) - 1
-"""Largest number of epochs, steps and updates."""
+"""Largest number of epochs, steps and updates that a file may have."""
 _NOT_ONE = "it is no model that was saved by training"
 
 
 class Saved(Protocol):
-    """A model that can be saved: the parts of it that a file keeps."""
+    """The parts of a model that a file keeps."""
 
     layers: list[Layer]
     settings: dict[str, Any] | None
@@ -78,7 +78,7 @@ class Saved(Protocol):
         ...
 
     def state(self) -> State:
-        """Return the learnt numbers and their exponents."""
+        """Return the learnt numbers and their fraction bits."""
         ...
 
 
@@ -137,7 +137,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class _About:
-    """A description of a model in its file, without the format."""
+    """The description of a model in its file, without the name of the format."""
 
     layers: tuple[Layer, ...]
     settings: Settings
@@ -146,7 +146,7 @@ class _About:
     scales: tuple[Scales, ...]
     """Scales of the moments of each tensor; empty before the first update."""
     updates: int
-    """Number of updates that the moments have taken in."""
+    """Number of updates that the moments come from."""
     input_bits: int | None
     epochs: int
     steps: int
@@ -198,7 +198,7 @@ def read(content: bytes) -> Checkpoint:
 
 
 def _about(archive: Npz) -> _About:
-    """Read the description of a model.
+    """Read the description of a model from its array.
 
     Raises NpzError or DataError if the array holds no description. Raises TrainingError for a
     description of another version.
@@ -221,7 +221,7 @@ def _about(archive: Npz) -> _About:
         raise TrainingError(
             f"it is of version {version[1]} of this kind of file, this is for version {VERSION}"
         )
-    # In the form of plain_data, an object has the name of its class under "class".
+    # In the form that plain_data reads, an object has the name of its class under "class".
     settings = _fields(about.get("settings"), "settings")
     about["settings"] = {"class": Settings.__name__, **settings}
     if isinstance(about.get("layers"), list):
@@ -244,7 +244,7 @@ def _layer(written: Any) -> Any:
 
 
 def _state(about: _About, arrays: Mapping[str, tuple[NDArray[Any], ...]]) -> State:
-    """Put a State together from the masters, and the velocities or moments."""
+    """Return the State that a file holds: masters, and velocities or moments."""
     optimizer = about.settings.optimizer
     velocities, roots = arrays["velocity"], arrays["root"]
     more = velocity_bits(optimizer.momentum) if velocities else 0
@@ -259,7 +259,7 @@ def _state(about: _About, arrays: Mapping[str, tuple[NDArray[Any], ...]]) -> Sta
 def _arrays(
     archive: Npz, found: Sequence[Stage], optimizer: Optimizer
 ) -> dict[str, tuple[NDArray[Any], ...]]:
-    """Return the arrays by their kind: masters, velocities or moments, moving means and variances.
+    """Return the arrays of a file by their kind, such as masters or velocities.
 
     A file may leave velocities and moments out. Raises DataError if an array is missing, is one too
     many, or does not fit the tensors of these stages.
@@ -319,7 +319,7 @@ def load(
     cores: int | None = None,
     check_every: int = 0,
 ) -> Sequential:
-    """Load the model that `save` has stored.
+    """Load the model that `save` has stored in a file.
 
     The other arguments are as for compile(). An argument that is given replaces a setting of the
     file. A setting of the machine that is not given comes from the Strategy in the scope of which

@@ -13,17 +13,19 @@ from systola.runtime.write_file import check_writable
 from systola.training.errors import TrainingError
 
 EPOCH = "epoch"
-"""Field that is the number of the epoch, from 1. All other fields are measured in the epoch."""
+"""Field of a pattern for the number of the epoch, from 1. All other fields are numbers measured in
+the epoch."""
 _NUMBER = "0123456789+-.,_% eE"
-"""Characters of numbers, for a format that asks for no other characters."""
+"""Characters that numbers may have in a name, if their format asks for no other characters."""
 
 
 class NamesError(TrainingError):
-    """A pattern that makes no names of files."""
+    """A pattern that cannot make names of files."""
 
 
 class CheckpointNames:
-    """A pattern with fields in braces, such as {epoch} and {val_loss:.2f}, that numbers replace.
+    """A pattern for names of files, with fields such as {epoch} and {val_loss:.2f} that numbers
+    replace.
 
     Raises NamesError if it is malformed, or has a field in the name of the folder.
     """
@@ -49,7 +51,9 @@ class CheckpointNames:
         return self._pattern
 
     def name(self, numbers: Mapping[str, float]) -> str:
-        """Return the name for `numbers`. Raises NamesError if one is missing."""
+        """Return the name with `numbers` in the fields. Raises NamesError if a number is
+        missing.
+        """
         self.check_fields(numbers)
         return self._pattern.format(**numbers)
 
@@ -62,27 +66,31 @@ class CheckpointNames:
                 )
 
     def check_writable(self) -> None:
-        """Raise OSError if files with such names cannot be written."""
+        """Raise OSError if files with names of this pattern cannot be written."""
         for path in self.existing() or [self._example]:
             check_writable(path)
 
     def existing(self) -> list[str]:
-        """Return the existing files with such names; a pattern without fields is one such name."""
+        """Return the existing files with names of this pattern, which may have no fields."""
         if not self._fields:
             return [self._example]
         found: list[str] = []
-        with suppress(OSError):  # check_writable raises more errors
+        with suppress(OSError):  # check_writable raises these errors
             found = sorted(filter(self._expression.fullmatch, os.listdir(self._folder or ".")))
         return [os.path.join(self._folder, name) for name in found]
 
     def could_be(self, path: str) -> bool:
-        """Return whether numbers could make the absolute `path`, in which no links are left."""
+        """Return whether numbers in the fields could make `path`, an absolute path without
+        links.
+        """
         folder, name = os.path.split(path)
         return folder == os.path.realpath(self._folder) and bool(self._expression.fullmatch(name))
 
 
 def _fields(pattern: str) -> list[str]:
-    """Return the names of the fields. Raises ValueError for anything else in braces."""
+    """Return the names of the fields of a pattern. Raises ValueError for anything else in
+    braces.
+    """
     names = [name for _, name, _, _ in Formatter().parse(pattern) if name is not None]
     for name in names:
         if not name.isidentifier():
@@ -91,7 +99,7 @@ def _fields(pattern: str) -> list[str]:
 
 
 def _expression(pattern: str) -> re.Pattern[str]:
-    """Return an expression for all names that numbers make of `pattern`."""
+    """Return a regular expression for all names that numbers can make of `pattern`."""
     parts: list[str] = []
     for text, name, form, _ in Formatter().parse(pattern):
         parts.append(re.escape(text))

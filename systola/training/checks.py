@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the arguments of users: values of the right type and range, or a TrainingError."""
+"""Checks of the arguments of users: each returns a value of the right type and range, or raises
+TrainingError.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from numpy.typing import NDArray
 from systola.training.errors import TrainingError
 
 _MOST_NAME = 100
-"""Largest number of characters of a name."""
+"""Largest number of characters that a name may have."""
 
 
 def shown(value: object) -> str:
-    """Return a value in one short line."""
+    """Return a value as one short line, for a message."""
     return " ".join(reprlib.repr(value).split())
 
 
@@ -39,8 +41,9 @@ def whole(name: str, value: object, least: int, most: int | None = None) -> int:
 
 
 def real(name: str, value: object) -> float:
-    """Return a finite number of Python or numpy as a float; raise TrainingError for everything
-    else.
+    """Return a finite number of Python or numpy as a float.
+
+    Raises TrainingError for everything else.
     """
     if _is(value, int, float, np.integer, np.floating) and not _is(value, bool):
         try:
@@ -53,8 +56,9 @@ def real(name: str, value: object) -> float:
 
 
 def choice(name: str, value: object, known: Collection[str], more: str = "") -> str:
-    """Return a name that is one of `known`; raise TrainingError for everything else. `more`: other
-    values that may be given, for the message.
+    """Return a name that is one of `known`; raise TrainingError for everything else.
+
+    `more`: the end of the list of known values in the message.
     """
     if not is_name(value, known):
         raise TrainingError(f"{name} {shown(value)} is not there (known: {', '.join(known)}{more})")
@@ -73,7 +77,7 @@ def check_name(what: str, value: object) -> None:
 
 
 def flag(name: str, value: object) -> bool:
-    """Return True or False; raise TrainingError for everything else."""
+    """Return a value that is True or False; raise TrainingError for everything else."""
     if not _is(value, bool, np.bool_):
         raise TrainingError(f"{name} must be True or False, not {shown(value)}")
     return bool(value)
@@ -87,7 +91,7 @@ def items(name: str, value: object, what: str) -> list[Any]:
 
 
 def only_item(value: object) -> Any:
-    """Return the item of a tuple of one, and any other value as it is."""
+    """Return the item of a tuple with one item, and any other value as it is."""
     if _is(value, tuple):
         found = cast("tuple[object, ...]", value)
         return found[0] if len(found) == 1 else found
@@ -99,8 +103,10 @@ def _is(value: object, *kinds: type[Any]) -> bool:
 
 
 def numbers(values: Any, name: str) -> NDArray[np.float64]:
-    """Return an array of float64. Raises TrainingError if `values` are no array of real numbers, or
-    if some of them are not finite.
+    """Return an array of float64.
+
+    Raises TrainingError if `values` are no array of real numbers, or if some of them are not
+    finite.
     """
     try:
         array = np.asarray(values)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computes the factor of each tensor for gradients of Adam that are cut off at a norm."""
+"""Computes the factors by which gradients of Adam are scaled down to a largest norm."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from systola.training.checks import real
 from systola.training.errors import TrainingError
 
 _LEAST, _MOST = 2.0**-20, 2.0**20
-"""Least and largest norm at which gradients can be cut off."""
+"""Least and largest value of the norm at which gradients are cut off."""
 
 
 @dataclass(frozen=True)
 class Clip:
-    """The largest norm that the gradient of each tensor may have, or all gradients `together`.
+    """The largest norm that gradients may have: of each tensor, or of all tensors `together`.
 
     A tensor has a kernel and its biases.
     """
@@ -26,16 +26,19 @@ class Clip:
     together: bool
 
     def factors(self, norms: Sequence[float]) -> list[float]:
-        """Return the factor of each tensor, 1 or less, from the norms of their gradients."""
+        """Return the factor for the gradient of each tensor, 1 or less, from the norms of all
+        gradients.
+        """
         if self.together:
             norms = [sqrt(sum(norm * norm for norm in norms))] * len(norms)
         return [self.norm / max(norm, self.norm) for norm in norms]
 
 
 def largest_step(value: float | None, rate: float, bits: int) -> int:
-    """Return the largest code of a step with `bits` fraction bits, at least 1; 0 for no limit.
+    """Return the code of the largest step that a weight may take, at least 1; 0 for no limit.
 
-    The step is the step for a gradient of `value`, the limit of each number of the gradient.
+    The step has `bits` fraction bits. It belongs to a gradient of `value`, the limit of each number
+    of the gradient, at learning rate `rate`.
     """
     if value is None:
         return 0
@@ -44,7 +47,7 @@ def largest_step(value: float | None, rate: float, bits: int) -> int:
 
 
 def check_norm(name: str, value: object) -> float | None:
-    """Return a norm as a float. Raises TrainingError for one that is out of range."""
+    """Return a norm as a float, None as it is. Raises TrainingError for a norm out of range."""
     if value is None:
         return None
     norm = real(name, value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the units of a curve from int8 sums, and the mask for the backward pass."""
+"""Writes the units of an activation that is a curve (a table), and the mask of its slopes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from systola.training.writer import NARROW, ONE, Writer, shifted
 def curved(
     writer: Writer, task: Task, number: int, blocks: range, units: range, mask: range | None
 ) -> None:
-    """Turn the sums of some blocks of a stage, [block][row], into units, in their place.
+    """Replace the int8 sums of some blocks of a stage, [block][row], by the units of its curve.
 
-    In training the lines `mask` get the slopes.
+    The lines `mask`, which exist in training, get the slopes of the curve.
     """
     stage, rows = task.stages[number], len(units)
     curve, function = CURVES[stage.curve], Function.TABLE
@@ -35,7 +35,7 @@ def curved(
 
 
 def scale_up(writer: Writer, stage: Stage, units: range) -> None:
-    """Scale the units of a curve up for Dropout."""
+    """Multiply the units of a curve with the scale of Dropout, 1 / (1 - rate)."""
     scale = scaled_up(stage.curve, stage.rate)
     entry = shifted(scale.right, multiplier=scale.multiplier)
     writer.copy(units.start, units.start, len(units), entry, NARROW)
@@ -44,7 +44,7 @@ def scale_up(writer: Writer, stage: Stage, units: range) -> None:
 def drop_both(
     writer: Writer, task: Task, number: int, blocks: range, units: range, mask: range
 ) -> None:
-    """Set to zero the units of some blocks that Dropout drops, and the slopes of these units."""
+    """Set the units that Dropout drops, and their slopes, to zero in some blocks of a stage."""
     each = len(units) // len(blocks)
     kept, random = writer.allocate(each), writer.allocate(each)
     for first, block in zip(range(0, len(units), each), blocks, strict=True):
@@ -55,9 +55,7 @@ def drop_both(
 
 
 def _leave(writer: Writer, units: range, count: int) -> None:
-    """Set all units of a block to zero except the first `count`: the others are padding, which has
-    no weights.
-    """
+    """Set the units of a block after the first `count` to zero: these are padding."""
     line = np.zeros((1, writer.layout.size), np.int8)
     line[:, :count] = 1
     given, there = writer.constant(line), writer.allocate(len(units))

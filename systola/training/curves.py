@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Activations that are curves: tables of 256 entries, from int8 sums to units and slopes.
 
-The sums of a stage are shifted to int8 with a fixed number of fraction bits. With these a table
-ends where its curve is flat. A unit has UNIT_BITS fraction bits except for relu6.
+The sums of a stage are shifted to int8 with a fixed number of fraction bits. With this number the
+table ends where the curve is flat. A unit has UNIT_BITS fraction bits except for relu6.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 UNIT_BITS = 6
-"""Fraction bits of units from -1 to 1: a one for the bias is an int8, too."""
+"""Fraction bits of units from -1 to 1. With these a one for the bias of the next stage is an int8,
+too."""
 SLOPE_BITS = 7
-"""Number of bits of the largest slope."""
+"""Number of magnitude bits of the largest slope of a curve."""
 Reals = NDArray[np.float64]
 
 
@@ -27,14 +28,14 @@ def _sigmoid(x: Reals) -> Reals:
 
 @dataclass(frozen=True)
 class Curve:
-    """A function that never falls, and its slope."""
+    """An activation that is a function that never falls, and its slope."""
 
     value: Callable[[Reals], Reals]
     slope: Callable[[Reals], Reals]
     sum_bits: int
-    """Fraction bits of the sums as the table takes them."""
+    """Fraction bits of the int8 sums that the table is looked up with."""
     slope_bits: int
-    """Fraction bits of the slopes: the largest one has SLOPE_BITS."""
+    """Fraction bits of the slopes, with which the largest slope has SLOPE_BITS bits."""
     bits: int = UNIT_BITS
     """Fraction bits of the units."""
 
@@ -44,11 +45,11 @@ class Curve:
         return SLOPE_BITS - self.slope_bits
 
     def values(self) -> NDArray[np.int8]:
-        """Return the units for sums of 0 to 127 and -128 to -1."""
+        """Return the table of the units, for sums of 0 to 127 and -128 to -1."""
         return _codes(self.value(self._sums()), self.bits)
 
     def slopes(self) -> NDArray[np.int8]:
-        """Return the slopes for sums of 0 to 127 and -128 to -1."""
+        """Return the table of the slopes, for sums of 0 to 127 and -128 to -1."""
         return _codes(self.slope(self._sums()), self.slope_bits)
 
     def _sums(self) -> Reals:
@@ -72,12 +73,12 @@ CURVES = {
         bits=4,
     ),
 }
-"""Curves by Keras's names."""
+"""Activations that are curves, by Keras's names."""
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """A scale of units for Dropout: a multiplier, and a shift to the right by `right` bits."""
+    """The scale of units for Dropout: a multiplier, and a shift to the right by `right` bits."""
 
     multiplier: int
     right: int
@@ -87,7 +88,7 @@ class Scaled:
 
 @cache
 def scaled_up(curve: str, rate: float) -> Scaled:
-    """Return the scale of the units of a curve in training, with dropout of a rate above zero.
+    """Return the scale of a curve's units in training, for a Dropout with a rate above zero.
 
     Scaled units have fewer fraction bits, so that the largest of them still is an int8.
     """
@@ -95,7 +96,7 @@ def scaled_up(curve: str, rate: float) -> Scaled:
     largest, less = int(found.values().max()) / (1 - rate), 0
     while largest > 2 << 6 << less:
         less += 1
-    # The codes times 2^29 / (1 - rate) / 2^31 have lost two bits.
+    # The codes times the multiplier 2^29 / (1 - rate), over 2^31, have lost two bits.
     q, right = round((1 << 29) / (1 - rate)), less - 2
     while q >= 1 << 31:
         q, right = q >> 1, right - 1

@@ -17,11 +17,11 @@ from systola.training.numbers import LOGIT_BITS, codes
 from systola.training.stages import Stage
 
 _HALF = 1 << 14
-"""Code of a label halfway between both classes."""
+"""Code of a label halfway between the two classes."""
 
 
 class Data(NamedTuple):
-    """A set of samples with their labels, and with their weights where they have some.
+    """A set of samples with their labels, and with their weights if they have weights.
 
     Shapes: rows (samples, numbers), labels (samples, units), weights (samples,).
     """
@@ -31,15 +31,15 @@ class Data(NamedTuple):
     weights: NDArray[np.float64] | None
 
     def chosen(self, which: NDArray[np.integer[Any]] | slice) -> Data:
-        """Return the chosen samples, with their labels and weights."""
+        """Return the samples that `which` selects, with their labels and weights."""
         weights = None if self.weights is None else self.weights[which]
         return Data(self.rows[which], self.labels[which], weights)
 
 
 def samples(x: Any, features: int | None, name: str = "x") -> NDArray[np.float64]:
-    """Return samples as rows of numbers, (samples, numbers).
+    """Return samples as an array (samples, numbers).
 
-    Raises TrainingError for anything else, and for rows of other than `features` numbers.
+    Raises TrainingError for anything else, and for rows that do not have `features` numbers.
     """
     array = numbers(x, name)
     if array.ndim < 2 or not len(array):
@@ -53,7 +53,7 @@ def samples(x: Any, features: int | None, name: str = "x") -> NDArray[np.float64
 def rescaled(
     rows: NDArray[np.float64], layers: Sequence[Layer], name: str = "x"
 ) -> NDArray[np.float64]:
-    """Return samples after all Rescaling layers.
+    """Return samples after all Rescaling layers, which the host computes.
 
     Raises TrainingError if float32 cannot hold the results.
     """
@@ -77,7 +77,7 @@ def words(rows: NDArray[np.float64], vocabulary: int, name: str = "x") -> None:
 
 
 def targets(y: Any, count: int, stage: Stage, loss: str, name: str = "y") -> NDArray[np.int16]:
-    """Return the wanted outputs as int16 codes, (samples, units).
+    """Return labels as wanted outputs of the network, int16 codes (samples, units).
 
     Raises TrainingError for labels that do not fit the samples, the last stage or the loss.
     """
@@ -106,11 +106,11 @@ def targets(y: Any, count: int, stage: Stage, loss: str, name: str = "y") -> NDA
 def sample_weights(
     given: Any, classes: Any, labels: NDArray[np.int16], name: str
 ) -> NDArray[np.float64] | None:
-    """Return the weight of each sample, None if neither samples nor classes have one.
+    """Return the weight of each sample; None if neither samples nor classes have weights.
 
     `given`: a weight for each sample. `classes`: weights of classes by their number; other classes
-    have weight 1. Raises TrainingError for anything else, for negative weights, and where all
-    weights are zero.
+    have weight 1. Raises TrainingError for anything else, for negative weights, and if all weights
+    are zero.
     """
     if given is None and classes is None:
         return None

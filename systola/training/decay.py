@@ -2,9 +2,9 @@
 """Weight decay, apart from gradients: weights lose a part of themselves in each step.
 
 In int16 the part of one step would be rounded to nothing. So the parts of DECAY_STEPS steps are
-taken at once. Before the rounding an offset is added, which is the same for all weights. It is
-another one each time, from the van der Corput sequence. So a weight that loses a tenth of a unit
-each time loses a whole unit once in ten times. A code of zero stays zero.
+taken off at once. Before the rounding an offset is added, which is the same for all weights. Each
+time the offset is the next number of the van der Corput sequence. So a weight that loses a tenth of
+a unit each time loses a whole unit once in ten times. A code of zero stays zero.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from systola.training.numbers import multiplier
 from systola.training.writer import Entry, shifted
 
 DECAY_STEPS = 16
-"""Number of steps for which the decay is taken at once."""
+"""Number of steps for which the decay is taken off at once."""
 MOST_DECAY = 0.1
 _BITS = 16
-"""Number of bits of a place in the van der Corput sequence of offsets."""
+"""Number of bits of an offset in the van der Corput sequence."""
 _MOST_RIGHT = 31
 
 
 def decay_entry(weight_decay: float, rate: float, steps: int) -> Entry | None:
-    """Return the parameter entry that turns masters into the part that they lose in this step.
+    """Return the parameter entry that makes the part that a master loses, after `steps` steps.
 
-    None if they lose nothing: in all but each DECAY_STEPS-th step, and if the part is so small that
-    no master would ever lose a unit.
+    It is None if masters lose nothing: except after each DECAY_STEPS-th step, and if the part is so
+    small that no master would ever lose a unit.
     """
     if not weight_decay or steps % DECAY_STEPS:
         return None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A DepthwiseConv2D on the machine: each channel has a kernel of its own.
+"""Writes the weights and the update of a DepthwiseConv2D, which has a kernel for each channel.
 
 The array takes the weights of a tap as a diagonal, C x C for each block of channels. The gradient
-of a weight is the sum over all windows of pixel times gradient: products of int16, lane by lane,
-which the array adds up as it multiplies them with ones.
+of a weight is the sum over all windows of pixel times gradient. The products are int16, lane by
+lane, and the array adds them up as it multiplies them with ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from systola.training.writer import NARROW, ONE, WIDENING, AnyEntry, Writer
 
 
 class Diagonals:
-    """Tiles with the weights of all taps, which are zero except for the diagonal."""
+    """Tiles with the weights of all taps of a DepthwiseConv2D on their diagonals, zeros
+    elsewhere.
+    """
 
     def __init__(self, writer: Writer, number: int, taps: int) -> None:
         size, self._taps = writer.layout.size, taps
@@ -42,7 +44,7 @@ class Diagonals:
         writer.free(weights, ones)
 
     def __getitem__(self, place: tuple[int, int]) -> int:
-        """Return the first line of the tile of a block of channels and a tap."""
+        """Return the first line of the tile for a block of channels and the number of a tap."""
         block, tap = place
         return self._lines.start + (block * self._taps + tap) * self._size
 
@@ -59,9 +61,10 @@ def update_depthwise(
     entry: AnyEntry,
     loads: Loads,
 ) -> None:
-    """Add sums of pixels times gradient to the masters, and of the gradient to the biases.
+    """Add the gradients to the masters of a DepthwiseConv2D.
 
-    `inputs`: fraction bits of the inputs.
+    A kernel gets sums of pixels times gradient, the biases get sums of the gradient. `inputs`:
+    fraction bits of the inputs. `loads`: the source of the maps.
     """
     layout, stage = writer.layout, task.stages[number]
     shape, window, size = layout.shapes[number], stage.window, layout.size

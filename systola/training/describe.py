@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a network from a short text.
+"""Makes a network from a short text.
 
 `512,dropout=0.2,10` is a Dense of 512 units with ReLU, a Dropout with rate 0.2, and a Dense of 10
 units.
@@ -20,7 +20,7 @@ def is_description(text: str) -> bool:
 
 
 def layers(text: str) -> list[Layer]:
-    """Return the layers of a description.
+    """Return the layers that a text describes.
 
     A number is a Dense with this number of units. Each Dense but the last has a ReLU.
     """

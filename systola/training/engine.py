@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the programs of a network: the host feeds samples, and reads losses and logits."""
+"""Runs the programs of a network on a machine: feeds samples, and reads losses and logits."""
 
 from __future__ import annotations
 
@@ -51,17 +51,16 @@ from systola.training.writer import Entry
 Codes = NDArray[np.integer[Any]]
 """Array of whole numbers, such as int8 codes of samples, or words."""
 Weights = NDArray[np.float64]
-"""Array of the weights of samples, (samples,)."""
+"""Array of the weights of samples, of shape (samples,)."""
 SURVEY_STEPS = 16
-"""Number of steps between two measurements of the magnitudes of the weights. The first measurements
-come after 1, 2, 4 and 8 steps.
-"""
+"""Number of steps between two surveys of the magnitudes of the weights. The first surveys come
+after 1, 2, 4 and 8 steps."""
 MOST_HOST_BYTES = 1 << 32
-"""Largest host memory of a core, in bytes."""
+"""Largest size of the host memory of a core, in bytes."""
 
 
 def survey_is_due(steps: int) -> bool:
-    """Return whether the magnitudes of the weights are measured after `steps` steps."""
+    """Return whether the magnitudes of the weights are surveyed after `steps` steps."""
     early = steps < SURVEY_STEPS and steps & (steps - 1) == 0
     return early or steps % SURVEY_STEPS == 0
 
@@ -75,7 +74,7 @@ def weight_codes(task: Task, weights: Weights) -> NDArray[np.int16]:
 
 
 def square_sum(codes: NDArray[np.int16]) -> int:
-    """Return the exact sum of the squares of codes."""
+    """Return the sum of the squares of codes, without rounding."""
     wide = codes.astype(np.int64).reshape(-1)
     return int(wide @ wide)
 
@@ -93,18 +92,20 @@ def total_loss(task: Task, losses: Codes, weights: Weights | None) -> float:
 
 @dataclass(frozen=True)
 class Batch:
-    """A result of a batch: its loss and its outputs."""
+    """The results of a batch: its loss and the outputs of the network."""
 
     loss: float
-    """Sum of the losses of the samples."""
+    """Sum of the losses of all samples of the batch."""
     outputs: NDArray[np.float64]
-    """Outputs of the network, (samples, units): logits, or results of a last softmax or sigmoid."""
+    """Outputs of the network, (samples, units): logits, or results of a softmax or sigmoid at the
+    end."""
 
 
 class Engine:
-    """A network on the cores of a machine, with programs and host memories for batches of one size.
+    """An engine that runs a network on the cores of a machine, with batches of one size.
 
-    Each core has all weights and its share of a batch, see Task.share.
+    It has the programs and the host memory of each core. Each core has all weights and its share of
+    a batch, see Task.share.
     """
 
     def __init__(self, machine: Linked, task: Task, batch: int) -> None:
@@ -116,22 +117,26 @@ class Engine:
         if self.layout.window > MOST_HOST_BYTES:
             raise TrainingError(f"{self.layout.window:,} bytes of host memory are too many")
         self.hosts = [np.zeros(self.layout.window, np.uint8) for _ in range(machine.cores)]
-        """Host memory of each core, in bytes."""
+        """Host memory of each core, as arrays of bytes."""
         self._programs: dict[tuple[str, Task], StepProgram] = {}
         self._moments: Moments | None = None
         self._statistics: tuple[NDArray[np.float32], ...] = ()
         self._least_bits: list[int] = []
         """Least fraction bits of the units of each stage in the present epoch."""
         self.cycles: int | None = None
-        """Cycles of the last batch; None on a machine without a clock."""
+        """Number of cycles of the last batch; None on a machine without a clock."""
         self.step_cycles: int | None = None
-        """Cycles of the last step with a whole batch; None on a machine without a clock."""
-        # The programs must fit before anything runs.
+        """Number of cycles of the last step with a whole batch; None on a machine without a
+        clock."""
+        # The programs are made at once, so that an error comes before anything runs.
         self._owned = [program.owned for program in self._programs_of("train", batch)]
-        """Lines of the masters for which each core keeps velocities or moments, see StepProgram."""
+        """Rows of the masters for which each core keeps velocities or moments, see
+        StepProgram.owned."""
 
     def load(self, state: State) -> None:
-        """Put masters, and velocities or moments, into the host memory of each core."""
+        """Put masters (int16 weights), and velocities or moments, into the host memory of each
+        core.
+        """
         layout = self.layout
         state = state.for_optimizer(self.task.momentum, self.task.decays)
         whole = np.zeros(layout.state_bytes, np.uint8)
@@ -145,14 +150,17 @@ class Engine:
             host[beside : layout.state_bytes] = 0
             for own in self._own_bytes(core):
                 host[own] = whole[own]
-        # The host keeps the scales of the moments; their codes are in host memory.
+        # The scales of the moments are kept here; the codes of the moments are in host memory.
         self._moments = state.moments
         self._statistics = state.statistics
         self.task = replace(self.task, master_bits=state.bits, unit_bits=state.unit_bits)
 
     def state(self) -> State:
-        """Return the state that `load` takes: masters of core 0, as all cores have the same, and
-        the tensors beside them from each core."""
+        """Return the state that `load` takes.
+
+        Masters are read from core 0, as all cores have the same. Velocities or moments are read
+        from the core that keeps them.
+        """
         layout, task = self.layout, self.task
         masters = self._get(self.hosts[0], layout.masters)
         whole = self._gathered()
@@ -165,7 +173,7 @@ class Engine:
         return replace(found, velocities=last, velocity_bits=more)
 
     def _own_bytes(self, core: int) -> Iterator[slice]:
-        """Yield the places in the host memory of a core of the velocities or moments it keeps."""
+        """Yield where a core keeps velocities or moments in its host memory, as ranges of bytes."""
         pitch = self.layout.pitch
         for tensor, lines in self._owned[core]:
             for places in self.layout.beside:
@@ -187,7 +195,7 @@ class Engine:
             store_wide(host, place, layout, blocked(rows, layout.size))
 
     def _gathered(self) -> NDArray[np.uint8]:
-        """Return host memory with the velocities or moments that each core keeps."""
+        """Return the bytes of the learnt numbers, with the velocities or moments of all cores."""
         whole = self.hosts[0][: self.layout.state_bytes].copy()
         for core, host in enumerate(self.hosts[1:], 1):
             for own in self._own_bytes(core):
@@ -208,7 +216,7 @@ class Engine:
     def train(
         self, x: Codes, y: NDArray[np.int16], step: int, weights: Weights | None = None
     ) -> Batch:
-        """Take a step with a batch of samples, which may have weights."""
+        """Take a training step with a batch; `weights`: weights of the samples, if any."""
         if self._moments:
             batch = self._adapt(self._moments, x, y, step, weights)
         else:
@@ -232,7 +240,7 @@ class Engine:
         step: int,
         weights: Weights | None,
     ) -> Batch:
-        """Take a step with an optimiser that has moments."""
+        """Take a training step with an optimiser that has moments."""
 
         looks: list[int] = []
 
@@ -268,9 +276,7 @@ class Engine:
                 host[place : place + size] = 0
 
     def _told(self) -> list[int]:
-        """Return the number of bits of each tensor's largest gradient, as the last step has
-        reported it.
-        """
+        """Return the bits of each tensor's largest gradient, as the last step has reported them."""
         layout, count = self.layout, len(self.layout.shapes)
         lines = TOLD_LINES // 2 * count
         found = [load_wide(host, layout.told, layout, lines)[:, 0] for host in self.hosts]
@@ -281,11 +287,11 @@ class Engine:
         return [LEAST_TOLD + max(of_cores) for of_cores in zip(*told, strict=True)]
 
     def _halve(self, numbers: Sequence[MomentStep], number: int) -> None:
-        """Halve the codes of moments, or double them, before update `number`."""
+        """Halve or double the codes of moments, as `numbers` ask for it, before update `number`."""
         layout = self.layout
         memories: list[tuple[int, int, Entry]] = []
         for tensor, each in enumerate(numbers):
-            # RMSprop has roots alone, without first moments.
+            # RMSprop has roots of second moments, but no first moments.
             times = (each.first_halved, each.root_halved)[-len(layout.beside) :]
             memories += [
                 (tensor, places[tensor], halving(count, number))
@@ -303,7 +309,7 @@ class Engine:
                 self._programs.clear()
 
     def end_epoch(self) -> None:
-        """Take over the fraction bits of units that fitted all steps of the epoch."""
+        """End an epoch: predictions use the least fraction bits that units had in its steps."""
         if self._least_bits:
             self.task = replace(self.task, unit_bits=tuple(self._least_bits))
         self._least_bits = []
@@ -331,7 +337,9 @@ class Engine:
         self._statistics = moved(self.task.stages, self._statistics, found)
 
     def _store_statistics(self) -> None:
-        """Put the moving means and variances into the host memories."""
+        """Write the moving means and variances, as roots and offsets, into the host memory of each
+        core.
+        """
         layout = self.layout
         for (number, stage), statistics in zip(self._normalizing(), self._statistics, strict=True):
             codes, blocks = resting(stage, statistics), layout.shapes[number].units
@@ -349,7 +357,7 @@ class Engine:
         return [(number, stage) for number, stage in found if stage.normalized]
 
     def evaluate(self, x: Codes, y: NDArray[np.int16], weights: Weights | None = None) -> Batch:
-        """Compute loss and logits of a batch; nothing changes."""
+        """Compute loss and logits of a batch; nothing is learnt."""
         return self._feed("evaluate", x, y, 0, weights)
 
     def predict(self, x: Codes) -> NDArray[np.float64]:
@@ -392,7 +400,9 @@ class Engine:
         return Batch(total, np.concatenate(outputs))
 
     def _shares(self, count: int) -> list[tuple[NDArray[np.uint8], Layout, range]]:
-        """Return the samples of each core and turn, with the memory and the places for them."""
+        """Return the samples of each core and turn, after the host memory and the layout
+        for them.
+        """
         return [
             (host, self.layout.of_turn(turn), replace(task, turn=turn).share(self.layout.size))
             for host, task in zip(self.hosts, self._tasks(count), strict=True)
@@ -401,7 +411,7 @@ class Engine:
 
     def _tasks(self, count: int) -> list[Task]:
         cores, task = range(self._machine.cores), replace(self.task, count=count)
-        if task.decays:  # the host writes the rate of each step
+        if task.decays:  # the host writes the rate of each step into the program
             task = replace(task, learning_rate=0.0)
         return [replace(task, core=core) for core in cores]
 
@@ -425,7 +435,7 @@ class Engine:
     def _programs_of(self, kind: str, count: int, x: Codes | None = None) -> list[StepProgram]:
         """Return the program of each core for a batch of `count` samples.
 
-        `x`: the samples, for a program that reads the row of each word.
+        `x`: the samples, which a program needs if it reads the row of each word.
         """
         make: dict[str, Callable[..., StepProgram]] = {
             "train": train_program,
@@ -442,7 +452,7 @@ class Engine:
         return [self._programs[kind, task] for task in tasks]
 
     def _decay(self, steps: int) -> None:
-        """Take the decay of weights from the masters, if it is due after `steps` steps."""
+        """Subtract the weight decay from the int16 weights, if it is due after `steps` steps."""
         entry = decay_entry(self.task.weight_decay, self.task.learning_rate, steps)
         if entry:
             stages = self.task.stages
@@ -450,7 +460,9 @@ class Engine:
             self._run([program] * self._machine.cores)
 
     def _survey(self) -> None:
-        """Halve the masters of tensors that have used up their room to grow."""
+        """Measure the masters (int16 weights); halve tensors that have used up their room
+        to grow.
+        """
         config, layout = self._machine.config, self.layout
         found = self._survey_of([layout.masters])
         full = [number for number, bits in enumerate(found) if bits >= FULL_BITS]
@@ -465,7 +477,9 @@ class Engine:
             self._programs.clear()
 
     def _surveyed(self, moments: Moments) -> Moments:
-        """Lower the bounds of moments to the largest codes."""
+        """Return moments for which the bounds of the codes are lowered to the largest codes there
+        are.
+        """
         count = len(self.layout.shapes)
         found = self._survey_of(self.layout.beside)
         scales = tuple(
@@ -479,7 +493,7 @@ class Engine:
         return replace(moments, scales=scales)
 
     def _survey_of(self, memories: Sequence[Sequence[int]]) -> list[int]:
-        """Return the bits of the largest code of each tensor, at least 8.
+        """Return the number of bits of the largest code of each tensor, at least 8.
 
         `memories`: for each kind of numbers, the places of all tensors. The results are in this
         order.
@@ -488,8 +502,8 @@ class Engine:
         self._run_everywhere(survey_program(self._machine.config, layout, memories))
         count = len(memories) * len(layout.shapes)
         hosts = [load_wide(host, layout.survey, layout, count)[:, 0] for host in self.hosts]
-        # For a largest code of b bits the survey gives 2^(21 - b). So the least result of all cores
-        # stands for the most bits.
+        # For a largest code of b bits the survey program leaves 2^(21 - b). So the least result of
+        # all cores stands for the most bits.
         return [8 + 14 - int(code).bit_length() for code in np.min(hosts, axis=0).tolist()]
 
     def _run_everywhere(self, program: StepProgram) -> None:
@@ -501,7 +515,9 @@ class Engine:
         step: int = 0,
         numbers: Sequence[MomentStep] = (),
     ) -> int | None:
-        """Run one program on each core; return the cycles, None on a machine without a clock."""
+        """Run one program on each core; return the number of cycles, None on a machine without a
+        clock.
+        """
         images: list[Image] = []
         for program, host in zip(programs, self.hosts, strict=True):
             code = program.place(self.layout, host, step, numbers)

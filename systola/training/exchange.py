@@ -9,12 +9,14 @@ the masters of these rows, and gives them to all other cores. Masters are int16,
 bytes than all sums would be. Unlike sums, the lines of masters travel while the array multiplies.
 Velocities and moments stay with the core that has their rows, as no other core needs them.
 
-A core sends an exponent e as int16 lines, as other cores can Measure lines. A line has -2^k, with k
-= e - c between 0 and 15. The magnitude of -2^k has k bits, so Measure over the lines of all cores
-finds the largest k. Three lines, for c = LEAST, LEAST + 15 and LEAST + 30, together hold the amount
-by which e is above LEAST. The sum of the three results of Measure gives the largest e. Exponents
-that were measured with 8 bits are at least -8. Exponents beyond the last line would need fraction
-bits that no tensor has.
+A core sends an exponent e as int16 lines, as other cores can apply instruction Measure to lines. A
+line has -2^k, with k = e - c, limited to 0 to 15. The magnitude of -2^k has k bits, so Measure over
+the lines of all cores finds the largest k. Three lines, for c = LEAST, LEAST + 15 and LEAST + 30,
+together hold the amount by which e is above LEAST. The sum of the three results of Measure gives
+the largest e.
+
+Exponents that were measured with 8 bits are at least -8. Exponents beyond the last line would need
+fraction bits that no tensor has.
 """
 
 from __future__ import annotations
@@ -35,15 +37,16 @@ from systola.training.writer import WIDE, Entry, Writer
 LEAST = -8
 """Least exponent that a core sends."""
 _STEPS = 15
-"""Number of exponents, above the least one, that a line can tell apart."""
+"""Number of exponents, above the least exponent, that one int16 line can hold."""
 _LINES = 3
 """Number of int16 lines for one exponent."""
 WHOLE = Entry(multiplier=(1 << 31) - 1)
-"""Parameter entry that leaves -2^15 unchanged; with the multiplier HALF it would lose a bit."""
+"""Parameter entry that leaves -2^15 unchanged if the shift is 0; the multiplier HALF would take a
+bit."""
 
 
 def agree(writer: Writer, task: Task, scratch: int) -> None:
-    """Raise register SHIFT to the largest SHIFT of any core.
+    """Raise exponent register SHIFT to the largest SHIFT of any core.
 
     Exponent register `scratch` is overwritten.
     """
@@ -58,7 +61,8 @@ def agree(writer: Writer, task: Task, scratch: int) -> None:
     for number, lines in enumerate(told):
         writer.measure(SHIFT, third=scratch, value=LEAST + (number + 1) * _STEPS)
         writer.copy(source.start, lines.start, 1, WHOLE, WIDE, exponent=SHIFT)
-        # Lines go to both sides in turn, so that one side need not wait for the other.
+        # Lines go to the right and to the left in turn, so that one direction need not wait for the
+        # other.
         side = (Side.RIGHT, Side.LEFT)[number % 2]
         writer.words += all_gather(cores, lines.start, 2, side)
     writer.measure(SHIFT, value=LEAST)
@@ -69,26 +73,28 @@ def agree(writer: Writer, task: Task, scratch: int) -> None:
 
 
 def add_up(writer: Writer, task: Task, row: int, rows: int) -> None:
-    """Add up accumulator rows over all cores, so that each core has the sums of its own rows.
+    """Add up accumulator rows over all cores; then each core has the sums of its own rows.
 
-    There are `rows` rows from `row` on.
+    There are `rows` rows from row `row` on.
     """
     if task.cores > 1:
         writer.words += reduce_scatter(task.core, task.cores, row, rows)
 
 
 def own_rows(task: Task, rows: int) -> list[range]:
-    """Return the rows that this core has after `add_up`."""
+    """Return the rows of which this core has the sums after `add_up`."""
     return [range(rows)] if task.cores == 1 else share_of_rows(task.core, task.cores, rows)
 
 
 def most_own_rows(task: Task, rows: int) -> int:
-    """Return the largest number of rows that a core has after `add_up` of up to `rows` rows."""
+    """Return the largest number of rows that a core can have after `add_up` of up to `rows`
+    rows.
+    """
     return min(rows, 2 * (-(-rows // 2) // task.cores + 1))
 
 
 def give_to_all(writer: Writer, task: Task, lines: range) -> None:
-    """Give the results for this core's rows to all other cores.
+    """Send the results of this core's rows to all other cores, and receive their results.
 
     `lines`: int16 numbers in pairs of lines, one pair for each row.
     """

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the turns in which a core takes its samples: one turn where the buffer has room for all."""
+"""Finds the turns in which a core takes its samples: one turn if the buffer has room for all
+samples.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,12 @@ from systola.training.programs import train_program
 from systola.training.task import Task
 
 _TURN_BLOCKS = 0.1
-"""Work of a turn that does not depend on its samples, as a number of blocks of samples."""
+"""Work of a turn that does not depend on its samples, in units of the work for a block of
+samples."""
 
 
 def fitted(config: Config, task: Task, batch: int) -> tuple[Task, Layout]:
-    """Return `task` with the turns of its batch, and the layout of a core.
+    """Return `task` with the turns of its batch, and the layout of a core's host memory.
 
     Raises NoRoomError for a network that has no room even with one block of samples a turn.
     """
@@ -27,13 +30,17 @@ def fitted(config: Config, task: Task, batch: int) -> tuple[Task, Layout]:
 
 
 def some_words(task: Task) -> NDArray[np.intp] | None:
-    """Return words for a program that only has to fit. A batch has words of its own."""
+    """Return words for a program that is made only to see whether it fits; None if it needs no
+    words.
+    """
     lstm = task.stages[0].lstm
     return np.zeros((task.count, lstm.steps), np.intp) if lstm and task.reads_words else None
 
 
 def layout_of(config: Config, task: Task) -> Layout:
-    """Return the layout of a core with room for the largest share of a turn, of all cores."""
+    """Return the layout of a core, with room for the largest share of samples of any core
+    and turn.
+    """
     shares = [
         len(replace(task, core=core, turn=turn).share(config.cols))
         for core in range(task.cores)
@@ -82,8 +89,10 @@ class _Search:
         return self._found[turns]
 
     def _with(self, turns: int) -> tuple[Task, Layout]:
-        """Return the task with `turns` turns, and its layout; raise NoRoomError if they are too
-        few."""
+        """Return the task with `turns` turns, and its layout.
+
+        Raises NoRoomError if a turn has no room.
+        """
         config, task = self._config, replace(self._task, turns=turns)
         layout = layout_of(config, task)
         train_program(config, layout, task, some_words(task))

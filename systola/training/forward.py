@@ -44,7 +44,7 @@ class Forward:
 
     @property
     def _following(self) -> Stage:
-        """Stage that takes the units written last."""
+        """The stage that takes the units written last."""
         return self._task.stages[len(self.left.inputs) - 1]
 
     @property
@@ -52,7 +52,7 @@ class Forward:
         return self._writer.layout
 
     def write(self) -> range:
-        """Write the forward pass; return the logits, int16, [group of samples][class]."""
+        """Write the forward pass; return the logits as int16 lines, [group of samples][class]."""
         writer, task, layout = self._writer, self._task, self._layout
         first = layout.shapes[0].given if task.stages[0].lstm is None else 0
         x = writer.allocate(layout.samples * first)
@@ -80,7 +80,7 @@ class Forward:
     def _flat(self, number: int, units: range) -> range:
         """Write the maps of a stage as rows for the next stage, with a one for its bias.
 
-        The rows are lines [pixel][block of channels][sample].
+        The rows are lines [pixel][block of channels][sample]. The lines of the maps are freed.
         """
         writer, shape = self._writer, self._layout.shapes[number]
         flat = writer.allocate(self._layout.samples * self._layout.shapes[number + 1].inputs)
@@ -96,7 +96,8 @@ class Forward:
     def _hidden(self, number: int, x: range) -> range:
         """Write a Dense that is not the last stage; return its units, int8, [block][sample].
 
-        The last block of the result is a one for the bias of the next stage.
+        After the units, the result has a block of ones, with which the next stage multiplies its
+        bias.
         """
         writer, layout, stage = self._writer, self._layout, self._task.stages[number]
         samples, shape = layout.samples, layout.shapes[number]
@@ -111,7 +112,8 @@ class Forward:
         masking = mask if not stage.curve else None
         columns = Columns(writer, number)
         scale = UnitScale(writer, self._task, self.left, number, train=self._train)
-        # The activation unit has time to transpose while the array multiplies.
+        # The activation unit has time to transpose the inputs for the update while the array
+        # multiplies.
         turning = self._transpose(number, x) if self._train else iter(())
         for part in parts:
             for block, row in self._multiply(number, x, part, columns):
@@ -145,8 +147,8 @@ class Forward:
     def _mask(self, number: int, masks: int, scratch: int, row: int, block: int) -> None:
         """Write the mask of a block: 1 for units that pass the ReLU and the dropout, else 0.
 
-        `masks` and `scratch` are the first lines of all blocks. The lines from `scratch` on are
-        free for now.
+        `masks` and `scratch` are the first lines of the masks and of scratch lines of all blocks.
+        The scratch lines are free until units are written there.
         """
         writer, stage, rows = self._writer, self._task.stages[number], self._layout.samples
         mask, random = masks + block * rows, scratch + block * rows
@@ -159,10 +161,11 @@ class Forward:
     def _multiply(
         self, number: int, x: range, part: range, columns: Columns
     ) -> Iterator[tuple[int, int]]:
-        """Write the sums of blocks of units, from row 0 on; yield each block and its row.
+        """Write the sums of blocks of units, from accumulator row 0 on; yield each block and its
+        first row.
 
-        A block is yielded when the next block is under way, before the weights of one more block
-        are read.
+        A block is yielded when the product of the next block has been written, before the weights
+        of one more block are read.
         """
         writer, layout = self._writer, self._layout
         samples, start = layout.samples, part.start
@@ -179,7 +182,7 @@ class Forward:
         yield part[-1], (len(part) - 1) * samples
 
     def _product(self, number: int, x: range, weights: int, row: int) -> None:
-        """Write the sums of a block of units from an accumulator row on."""
+        """Write the sums of a block of units into the accumulators, from row `row` on."""
         writer, layout = self._writer, self._layout
         samples, shape = layout.samples, layout.shapes[number]
         if not takes_state(self._task.stages, number):
@@ -191,9 +194,9 @@ class Forward:
         writer.multiply(one, weights + shape.bias, row, samples, 1, 1, **how)
 
     def _transpose(self, number: int, x: range) -> Iterator[None]:
-        """Transpose the inputs of a stage, part by part as the update takes them.
+        """Transpose the inputs of a Dense for its update, in the parts that the update takes.
 
-        Each step of the iterator writes an instruction.
+        Each step of the iterator writes one instruction, or the lines for a wide bias.
         """
         writer, layout = self._writer, self._layout
         size, samples = layout.size, layout.samples
@@ -216,9 +219,11 @@ class Forward:
                 yield
 
     def _logits(self, last: int) -> range:
-        """Write the last stage, transposed; return the logits, int16, [group of samples][class].
+        """Write the last stage; return the transposed logits, int16 lines, [group of
+        samples][class].
 
-        The weights of the stage serve as vectors, and the samples as weights.
+        The product is transposed: the weights of the stage serve as vectors, and the samples as
+        weights.
         """
         writer, layout, shape = self._writer, self._layout, self._layout.shapes[last]
         size, classes, groups = layout.size, layout.classes, layout.groups

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model: a network with branches, from the results of its layers, as Keras writes one."""
+"""Model: a network with branches, made of the results of its layers, as Keras writes one."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _Tensor = Result | Named
 
 
 class Model(Sequential):
-    """Layers from one Input to one result, with branches between them."""
+    """A network of layers from one Input to one result, with branches between them."""
 
     @takes(trainable=Only((True,), "all layers are trained"))
     def __init__(self, inputs: Any, outputs: Any, name: str = "functional") -> None:
         """Take `inputs`, an Input, and `outputs`, the result of the last layer, alone or in lists.
 
-        Raises TrainingError for others, and for a network that cannot be trained.
+        Raises TrainingError for anything else, and for a network that cannot be trained.
         """
         super().__init__(linked(_single("inputs", inputs), _single("outputs", outputs)), name)
 
 
 def linked(given: Any, result: Any) -> list[Layer]:
-    """Return the layers from an Input to a result, with links, in the order that Keras has.
+    """Return the layers from an Input to a result, with links to each other, in Keras's order.
 
-    Raises TrainingError if the result is of no network with this one Input.
+    Raises TrainingError if the result does not come from this Input alone.
     """
     if not isinstance(given, Input):
         raise TrainingError(f"inputs must be an Input, not {shown(given)}")
@@ -58,9 +58,10 @@ def linked(given: Any, result: Any) -> list[Layer]:
 
 
 def _found(result: Result) -> tuple[list[_Tensor], list[_Tensor]]:
-    """Return all results on the way to `result`, in two orders.
+    """Return all results that `result` is made of, in two orders.
 
-    The first list is as found from the end on. In the second list each result is after its sources.
+    The first list is in the order in which they are found from the end on. In the second list each
+    result is after the results that its layer takes.
     """
     nodes: dict[int, _Tensor] = {}
     done: list[_Tensor] = []
@@ -81,7 +82,7 @@ def _sources(node: _Tensor) -> Sequence[_Tensor]:
 
 
 def in_list(order: Sequence[tuple[Any, Sequence[Any]]]) -> list[Layer]:
-    """Return layers in a list with links, from results and the results that each takes."""
+    """Return a list of layers with links, from results and the results that each of them takes."""
     found: list[Any] = []
     places: dict[int, int] = {}
     for node, sources in order:

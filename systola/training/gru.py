@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the forward pass of the steps of a GRU. Everything else is as in an LSTM.
+"""Writes the forward pass of the steps of a GRU. All other parts are written as for an LSTM.
 
 The candidate n is tanh(x_n + r q), where q is the product of the state with the recurrent kernel,
-and its bias. The state is (1 - z) n + z h. In the buffer a step has lines of n, z, r and q:
-in this order the parts of either kernel are side by side. q has CELL_BITS like all sums, and n, z,
-r and h have 15 fraction bits.
+and its bias. The state is (1 - z) n + z h. In the buffer a step has lines of n, z, r and q: in this
+order the parts of either kernel are side by side. q has CELL_BITS like all sums, and n, z, r and h
+have 15 fraction bits.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _LARGEST = (1 << 15) - 1
 
 
 class GruSteps(RecurrentBase):
-    """A writer of the steps of GRUs."""
+    """A writer of the forward pass of the steps of a GRU."""
 
     def _gru_steps(self) -> range:
-        """Write all steps; return the last state, int16."""
+        """Write all steps of a GRU in time; return the last state as int16 lines."""
         writer, layout, sizes = self._writer, self._writer.layout, self._sizes
         rows, samples = sizes.rows, layout.samples
         tensor = recurrent_tensor(self._task.stages, self._number)
@@ -61,7 +61,7 @@ class GruSteps(RecurrentBase):
         return state
 
     def _state(self, lines: range, state: int, new: int, *, first: bool) -> None:
-        """Write the candidate and the state; before the first step the state is zero."""
+        """Write the candidate and the state of a step; before the first step the state is zero."""
         writer, rows = self._writer, self._sizes.rows
         candidate, update, reset, added = lines
         halved = shifted(14), WIDE

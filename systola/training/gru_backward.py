@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the backward pass of a GRU through time. Other parts are as in an LSTM.
+"""Writes the backward pass of a GRU through time. All other parts are written as for an LSTM.
 
-dn = dh (1 - z) (1 - n^2) is the gradient of the candidate's sum. The gradients of the sums are, in
-this order: dn for x_n, dh (h_before - n) z', dn q r', and dn r for q. x' is x (1 - x). The gradient
-of the state before has the term dh z, which is added to a product with weights.
+dx stands for the gradient of x, and x' for x (1 - x). dn = dh (1 - z) (1 - n^2) is the gradient of
+the candidate's sum. The gradients of the sums are, in this order: dn for x_n, dh (h_before - n) z',
+dn q r', and dn r for q. The gradient of the state before has the term dh z, which is added to a
+product with weights.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _BOTH = UNIT, UNIT
 
 
 class GruBackward(RecurrentBackward):
-    """A writer of the backward pass of a GRU."""
+    """A writer of the backward pass of a GRU through time."""
 
     _kept = len(GATES)
     _added = True
@@ -31,9 +32,10 @@ class GruBackward(RecurrentBackward):
         self._writer.vector(Operation.ADD, *at, scales=_BOTH)
 
     def _slopes(self, number: int, room: Room) -> None:
-        """Read a step, and write the slopes of the sums; r's slope has SLOPE_BITS, as q is large.
+        """Read the numbers of a step, and write the slopes of its sums.
 
-        The slopes are factors of dh, but r's slope is a factor of dn.
+        The slopes are factors of dh, but the slope of r is a factor of dn. It has SLOPE_BITS
+        fraction bits, as q is large.
         """
         writer, rows, layout = self._writer, self._sizes.rows, self._writer.layout
         step, places = 2 * rows, self._sizes.places
@@ -56,7 +58,10 @@ class GruBackward(RecurrentBackward):
         self._times(news, added, news, rows, 15)
 
     def _gates(self, room: Room, state: range, cell: range, *, last: bool) -> None:
-        """Write dz in place of the slopes; leave dh z of the state after in place of its dh."""
+        """Write the gradients of the sums in place of the slopes, and dh z in place of dh.
+
+        dh is the gradient of the state after the step.
+        """
         rows = self._sizes.rows
         _, update, reset, _ = range(room.cells.start, room.cells.stop, 2 * rows)
         news, updates, resets, added = range(room.slopes.start, room.slopes.stop, 2 * rows)
@@ -68,7 +73,7 @@ class GruBackward(RecurrentBackward):
 
 
 def recurrent_backward(writer: Writer, task: Task, number: int) -> RecurrentBackward:
-    """Return the writer of the backward pass of a stage, an LSTM or GRU."""
+    """Return the writer of the backward pass of a stage that is an LSTM or GRU."""
     lstm = task.stages[number].lstm
     kind = GruBackward if lstm and lstm.gru else RecurrentBackward
     return kind(writer, task, number)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fresh weights by the names that Keras has for them, with Keras's defaults."""
+"""Draws fresh weights by the names that Keras has for initialisers, with Keras's defaults."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from systola.training.errors import TrainingError
 from systola.training.numbers import Floats
 
 _SCALES = {"glorot": 1.0, "he": 2.0, "lecun": 1.0}
-"""Variance of the weights, times the number of a unit's inputs. For Glorot it is times the mean of
-the numbers of inputs and outputs.
-"""
+"""Variance of the weights times the number of a unit's inputs, by name of the initialiser. For
+Glorot it is times the mean of the numbers of inputs and outputs."""
 _DEVIATION = 0.05
-"""Standard deviation of plain normal weights, and end of the range of plain uniform weights."""
+"""Standard deviation of plain normal weights, and largest magnitude of plain uniform weights."""
 _CUT = 0.87962566103423978
-"""The standard deviation of a normal distribution that is cut off at two."""
+"""The standard deviation of a normal distribution that is cut off at two deviations."""
 NAMES = (
     *(f"{name}_{kind}" for name in _SCALES for kind in ("uniform", "normal")),
     *("random_uniform", "random_normal", "truncated_normal", "orthogonal", "zeros", "ones"),
@@ -26,7 +25,7 @@ NAMES = (
 
 
 def initializer_name(where: str, given: object) -> str:
-    """Return the name in NAMES of an initialiser, which may be given by the name of its class.
+    """Return the name in NAMES of an initialiser; the name of its class may be given, too.
 
     Raises TrainingError for anything else.
     """
@@ -45,7 +44,10 @@ def initializer_name(where: str, given: object) -> str:
 def fresh(
     name: str, rng: np.random.Generator, shape: tuple[int, ...], inputs: int, outputs: int
 ) -> Floats:
-    """Draw weights of a shape; `inputs` and `outputs` of a unit are counted as by Glorot."""
+    """Draw weights of a shape by an initialiser.
+
+    `inputs` and `outputs`: numbers of inputs and outputs of a unit, as Glorot counts them.
+    """
     if name in ("zeros", "ones"):
         return np.full(shape, float(name == "ones"))
     if name == "orthogonal":
@@ -64,7 +66,7 @@ def fresh(
 
 
 def _truncated(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-    """Draw normal numbers; numbers beyond two are drawn again."""
+    """Draw normal numbers; numbers of a magnitude above two are drawn again."""
     drawn = rng.normal(size=shape)
     while (beyond := abs(drawn) > 2).any():
         drawn[beyond] = rng.normal(size=int(beyond.sum()))

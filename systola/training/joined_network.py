@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The joins of a trained network as operations to be compiled for any machine.
+"""The joins (Add and Concatenate) of a trained network as operations to be compiled for any
+machine.
 
-They have the bytes of predict(): see `systola.training.branches.numbers` for sums, and
+Their results have the bytes of predict(): see `systola.training.branches.numbers` for sums, and
 `BranchedForward` for results side by side.
 """
 
@@ -27,17 +28,17 @@ from systola.training.stages import Stage
 from systola.training.writer import HALF
 
 _OPERAND_BITS = 11
-"""Bits by which an operand of Binary is shifted to the right, after its multiplier."""
+"""Number of bits by which Binary shifts an operand to the right, after its multiplier."""
 Coded = tuple[Value, int]
-"""A result and its fraction bits."""
+"""A result of the network, and the number of its fraction bits."""
 
 
 def joined(
     items: list[Item], number: int, stage: Stage, given: Sequence[Coded], bits: int
 ) -> Value:
-    """Append the join of results to `items`, and return its result, with `bits` fraction bits.
+    """Append the operations of a join to `items`; return its result, with `bits` fraction bits.
 
-    Raises ModelError for a sum of more than two.
+    Raises ModelError for a sum of more than two results.
     """
     shape = (1, *stage.map, stage.units) if stage.maps else (1, stage.units)
     result = Value(f"stage {number}", shape)
@@ -63,7 +64,7 @@ def joined(
 
 
 def _as_row(items: list[Item], name: str, value: Value) -> Value:
-    """Return a map as a row."""
+    """Return a result as a row of numbers; append a Flatten to `items` if it is a map."""
     if len(value.shape) <= 2:
         return value
     row = Value(f"row {name}", (1, prod(value.shape)))
@@ -74,7 +75,7 @@ def _as_row(items: list[Item], name: str, value: Value) -> Value:
 def _added(
     items: list[Item], result: Value, parts: Sequence[Coded], bits: int, function: Function
 ) -> Value:
-    if len(parts) == 1:  # a copy
+    if len(parts) == 1:  # an Add of one result copies it
         parts = [*parts, *parts]
         scales = [Scale(0, 1 << (_OPERAND_BITS + sum_left(1))), Scale(0, 0)]
     elif len(parts) == 2:

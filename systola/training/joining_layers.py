@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers of networks with branches: sums of results, and results side by side.
+"""Layers of networks with branches: Add, Concatenate, and links to results.
 
 A network is a list of layers, each of which takes the result of the layer before it. In a network
 with branches, the layers Add, Concatenate and From have links: the numbers of the layers with the
@@ -21,7 +21,7 @@ _LAST_AXIS = "only the last axis can be joined"
 
 @dataclass(frozen=True)
 class From(Computing):
-    """A link: the next layer takes the result of the layer with this number."""
+    """A link in a list of layers: the next layer takes the result of the layer with this number."""
 
     layer: int
 
@@ -32,7 +32,9 @@ class From(Computing):
 
 @dataclass(frozen=True)
 class Joining(Computing):
-    """The base of layers that take several results. Model sets `sources`, numbers of layers."""
+    """The base of layers that take several results. Model sets `sources`, the numbers of the layers
+    with these results.
+    """
 
     _: KW_ONLY
     sources: tuple[int, ...] = ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes optimiser, loss and metrics over from a Keras model that has been compiled."""
+"""Takes optimiser, loss and metrics over from a Keras model on which compile() was called."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _ALLOWED: dict[str, tuple[object, ...]] = {
     "axis": (-1,),
     "threshold": (0.5,),
 }
-"""Settings of a loss or metric, and the values that training honours."""
+"""Settings of a loss or metric of Keras, and the values of each that training honours."""
 _FREE = ("name", "dtype", "from_logits", "fn")
-"""Settings of a loss or metric that may have any value."""
+"""Names of settings of a loss or metric that may have any value."""
 
 
 def compile_arguments(config: Mapping[str, Any], *, probabilities: bool) -> dict[str, Any]:
-    """Return the arguments of compile() for the result of get_compile_config() of Keras.
+    """Return the arguments of compile() that Keras's get_compile_config() stands for.
 
-    `probabilities`: whether the network ends with softmax or sigmoid. Raises TrainingError for
-    settings that training does not have.
+    `config`: the result of get_compile_config(). `probabilities`: whether the network ends with
+    softmax or sigmoid. Raises TrainingError for settings that training does not have.
     """
     loss = _loss(config.get("loss"), probabilities=probabilities)
     metrics: Any = config.get("metrics")
@@ -86,14 +86,16 @@ def _metric(given: Any, loss: str) -> str:
         return given
     name, config = _class("metric", given)
     own, found = config.get("name"), metric_name(name, loss)
-    # The metric has the same name in the logs as in Keras, where this name means the same here.
+    # A metric keeps its name in Keras for the logs, if that name means the same metric here.
     same = ACCURACIES if found == OWN_ACCURACY.get(loss) else ()
     return str(own) if own in same else found
 
 
 def _class(what: str, given: object) -> tuple[str, dict[str, Any]]:
-    """Return the name of a class or function, and its settings. Raises TrainingError for anything
-    else, and for settings that training would ignore."""
+    """Return the name of a class or function of Keras, and its settings.
+
+    Raises TrainingError for anything else, and for settings that training would ignore.
+    """
     is_object = isinstance(given, dict)
     found = cast("dict[str, Any]", given if is_object else {})
     name, config = found.get("class_name"), found.get("config")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads models in .keras files, with Keras itself where it is installed."""
+"""Reads models from .keras files, by means of Keras itself if it is installed."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any
 from systola.training.errors import TrainingError
 
 _MEMBERS = ("metadata.json", "config.json", "model.weights.h5")
-"""Members of a .keras file, the JSON members first."""
+"""Names of the members of a .keras file, the JSON members first."""
 _MOST_JSON = 1 << 26
 """Largest size of a JSON member, in bytes."""
 _MOST_TEXT = 300
-"""Largest length of a reason that Keras gives, in characters."""
+"""Largest length of a reason that is quoted from Keras, in characters."""
 
 
 def read_keras(path: str) -> Any:
     """Read the Keras model in a file, in Keras's safe mode: no code from the file runs.
 
-    Raises TrainingError if there is no model, if the file is damaged, and if there is no Keras or
-    no back end for it.
+    Raises TrainingError if there is no model, if the file is damaged, and if Keras or a back end
+    for it is missing.
     """
     try:
         _check(Path(path).read_bytes())
@@ -39,7 +39,7 @@ def read_keras(path: str) -> Any:
 
 
 def _check(content: bytes) -> None:
-    """Raise TrainingError for content that is no whole .keras file."""
+    """Raise TrainingError for bytes that are no whole .keras file."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for name in _MEMBERS:
@@ -74,7 +74,7 @@ def _keras_models() -> Any:
                 "such as jax"
             ) from None
         reason = _line(error)
-    # Without a back end Keras raises ImportError or ValueError, as the back end likes.
+    # Without a back end Keras raises ImportError or ValueError; which one depends on the back end.
     except Exception as error:
         reason = _line(error)
     raise TrainingError(
@@ -84,6 +84,6 @@ def _keras_models() -> Any:
 
 
 def _line(error: Exception) -> str:
-    """Return the reason of an exception in one line that any terminal can show."""
+    """Return the message of an exception in one line that any terminal can show."""
     text = " ".join(str(error).split()) or type(error).__name__
     return "".join(each if each.isprintable() else "?" for each in text[:_MOST_TEXT])

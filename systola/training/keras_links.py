@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layers of a Keras model, and the layers that each of them takes results of."""
+"""Finds the layers of a Keras model, and the layers that each of them takes results of."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from systola.training.errors import TrainingError
 
 
 def linked_layers(keras_model: Any) -> list[tuple[Any, Sequence[int]]]:
-    """Return the layers of a model in its order, each with the numbers of those that it takes.
+    """Return the layers of a Keras model in its order.
 
-    Raises TrainingError if it is neither a Sequential nor a functional model. It does so where a
-    layer is used twice, or if there are several outputs, too.
+    After each layer are the numbers of the layers that it takes results of. Raises TrainingError if
+    the model is neither a Sequential nor a functional model. It also does so if a layer is used
+    twice, or if there are several outputs.
     """
     layers = list(keras_model.layers)
     names = {kind.__name__ for kind in type(keras_model).__mro__}
@@ -33,7 +34,7 @@ def linked_layers(keras_model: Any) -> list[tuple[Any, Sequence[int]]]:
                 sources = list(layer.input) if several else [layer.input]
             result = layer.output
         except (AttributeError, ValueError):
-            raise TrainingError(  # Keras has no input or output of such a layer
+            raise TrainingError(  # Keras has no input or output of a layer that is used twice
                 f"'{layer.name}' of the Keras model is used twice: take one for each place"
             ) from None
         if not all(id(each) in places for each in sources):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Takes over layers and weights of Keras 3 models, and gives trained weights back.
 
-This module imports nothing of Keras: it reads the attributes of Keras's models and layers.
+This module does not import Keras: it reads the attributes of Keras's models and layers.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _RECURRENT: dict[str, Any] = {
     "return_state": False,
     **{"go_backwards": False, "stateful": False, "dropout": 0.0, "recurrent_dropout": 0.0},
 }
-"""Settings that a Keras LSTM or GRU must have, by name."""
+"""Values that settings of a Keras LSTM or GRU must have, by name."""
 _WITH_WEIGHTS = ("Conv1D", "Conv2D", "Dense", "DepthwiseConv2D", "Embedding", "GRU", "LSTM")
-"""Kinds of Keras layers that have weights, and so must be trainable."""
+"""Classes of Keras layers that have weights, and so must be trainable."""
 _NOT_HONOURED = ("_regularizer", "_constraint", "lora_rank", "noise_shape", "quantization_config")
 """Ends of the names of settings that must be None, as training would ignore them."""
 
@@ -60,8 +60,8 @@ def from_keras(
 ) -> Sequential:
     """Return the network of a Keras model with one input and one output, with its weights.
 
-    If the Keras model has been compiled, its optimiser, loss and metrics are taken, too, unless
-    `compile` is False. The other arguments are for compile(). Raises TrainingError for other
+    If compile() was called on the Keras model, its optimiser, loss and metrics are taken, too,
+    unless `compile` is False. The other arguments are for compile(). Raises TrainingError for other
     models, for layers that the machine does not train, and for settings that training would ignore.
     """
     machine: dict[str, Any] = {"seed": seed, "preset": preset, "backend": backend}
@@ -89,7 +89,7 @@ def _network(keras_model: Any) -> Sequential:
     if not isinstance(shape, tuple) or None in shape[1:]:
         raise TrainingError("the Keras model has no single input of a known shape: build it first")
     found: list[Layer] = [Input(tuple(int(size) for size in keras_model.input_shape[1:]))]
-    # Places in `found` of the results of Keras's layers.
+    # Place in `found` of the result of each Keras layer.
     places: list[int] = []
     for layer, sources in linked_layers(keras_model):
         _need_honoured(layer)
@@ -109,7 +109,7 @@ def _network(keras_model: Any) -> Sequential:
 
 @takes()
 def to_keras(model: Sequential, keras_model: Any) -> None:
-    """Put the weights into the Keras model that `from_keras` has taken them from.
+    """Put the weights of a model into the Keras model that it was made from.
 
     Raises TrainingError if an argument is no such model.
     """
@@ -202,7 +202,7 @@ def _layer(layer: Any) -> list[Layer]:
 
 
 def _need_honoured(layer: Any) -> None:
-    """Raise TrainingError for a setting of any layer that training would ignore."""
+    """Raise TrainingError if a Keras layer has a setting that training would ignore."""
     kind = type(layer).__name__
     if kind in _WITH_WEIGHTS:
         _need(layer, kind, trainable=True)

@@ -15,7 +15,7 @@ from systola.training.mixed_precision import NAMES as POLICIES
 from systola.training.mixed_precision import Policy, global_policy
 
 MOST_NUMBERS = 1 << 24
-"""Largest number of numbers of a sample, and of units of a layer."""
+"""Largest number of numbers in a sample, and of units in a layer."""
 NO_REGULARISER = Only((None,), "there are no regularisers, Dropout may do")
 NO_CONSTRAINT = Only((None,), "there are no constraints")
 LAYER = {
@@ -24,7 +24,7 @@ LAYER = {
     "batch_size": Only((None,), "fit() takes it"),
     "activity_regularizer": NO_REGULARISER,
 }
-"""Arguments of all layers of Keras that change nothing here."""
+"""Arguments of all layers of Keras that change nothing in training here."""
 KERNEL = {
     "kernel_regularizer": NO_REGULARISER,
     "bias_regularizer": NO_REGULARISER,
@@ -35,22 +35,22 @@ KERNEL = {
 }
 MAPS = Only((None, "channels_last"), "channels are last")
 SET_WEIGHTS = "fresh weights are Keras's defaults, set_weights() gives others"
-"""Message for an initialiser that cannot be chosen."""
+"""Advice in the error message for an initialiser that cannot be chosen."""
 Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Named:
-    """The base of all layers. `name` is for summary(); None stands for Keras's name for the
+    """The base of all layers. summary() prints `name`; None stands for Keras's name for the
     class.
     """
 
     name: str | None = None
 
     joins: ClassVar[bool] = False
-    """Whether a layer takes several results."""
+    """Whether a layer of this class takes several results."""
     begins: ClassVar[bool] = False
-    """Whether a layer is an Input, which takes no result."""
+    """Whether a layer of this class is an Input, which takes no result."""
 
     def __post_init__(self) -> None:
         if self.name is not None:
@@ -58,11 +58,11 @@ class Named:
 
     @property
     def dtype_policy(self) -> Policy:
-        """The policy of precision; its `tensors` has the types of this layer."""
+        """The policy of precision; its method `tensors` gives the types of this layer's tensors."""
         return global_policy()
 
     def __call__(self, inputs: Any) -> Result:
-        """Return the result of the layer for the results of other layers, or for an Input.
+        """Return the result of the layer, called with results of other layers or with an Input.
 
         Raises TrainingError for anything else, and for a number of results that the layer does not
         take.
@@ -91,7 +91,7 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Computing(Named):
-    """The base of all layers but Input: the first one may have `input_shape`, as Input has."""
+    """The base of all layers but Input. The first layer may have `input_shape`, as Input has."""
 
     input_shape: InitVar[tuple[int, ...] | None] = None
 
@@ -107,8 +107,10 @@ class Computing(Named):
 
 
 def shape_of(where: str, given: object) -> tuple[int, ...]:
-    """Return a shape of a sample. Raises TrainingError for another type, and where it has no
-    numbers, or too many."""
+    """Return the shape of a sample as a tuple.
+
+    Raises TrainingError for another type, and for a shape with no numbers, or too many.
+    """
     sizes = items(f"the shape of {where}", given, "sizes")
     shape = tuple(whole(f"a size of {where}", size, 1, MOST_NUMBERS) for size in sizes)
     need(
@@ -119,7 +121,7 @@ def shape_of(where: str, given: object) -> tuple[int, ...]:
 
 
 def pair(name: str, value: object, most: int) -> Pair:
-    """Return a number from 1 to `most`, or two such numbers, as a pair."""
+    """Return a pair, given as a number from 1 to `most` or as two such numbers."""
     given: Any = value if type(value) in (list, tuple) else (value, value)
     try:
         first, second = (whole(name, each, 1, most) for each in given)
@@ -131,12 +133,12 @@ def pair(name: str, value: object, most: int) -> Pair:
 
 
 def single(name: str, value: object, most: int) -> int:
-    """Return a number from 1 to `most`, which may be given in a tuple as Keras keeps it."""
+    """Return a number from 1 to `most`, given as it is or in a tuple with one item, as in Keras."""
     return whole(name, only_item(value), 1, most)
 
 
 def need(holds: bool, reason: str) -> None:
-    """Raise TrainingError for this reason if a condition does not hold."""
+    """Raise TrainingError with this reason if a condition does not hold."""
     if not holds:
         raise TrainingError(reason)
 
@@ -148,6 +150,6 @@ def keep_size(layer: Named, name: str, most: int = MOST_NUMBERS) -> None:
 
 
 def keep_initializers(layer: Named, *names: str) -> None:
-    """Keep the names of initialisers as in initializers.NAMES."""
+    """Replace the initialisers in these fields of a layer by their names in initializers.NAMES."""
     for name in names:
         object.__setattr__(layer, name, initializer_name(name, getattr(layer, name)))

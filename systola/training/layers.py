@@ -33,7 +33,7 @@ from systola.training.recurrent_layers import GRU, LSTM
 
 ACTIVATIONS = ("linear", "relu", "softmax", *CURVES)
 _MOST_SCALE = 1e9
-"""Largest magnitude of the numbers of a Rescaling."""
+"""Largest magnitude of `scale` and `offset` of a Rescaling."""
 _LEAST_EPSILON = 1e-6
 
 
@@ -54,15 +54,13 @@ class Input(Named):
 @constructor(**LAYER, data_format=MAPS)
 @dataclass(frozen=True)
 class Flatten(Computing):
-    """A layer that makes a row of numbers of a sample, which is the machine's own form of a
-    sample.
-    """
+    """A layer that flattens each sample, or map, to a row of numbers."""
 
 
 @constructor(**LAYER)
 @dataclass(frozen=True)
 class Rescaling(Computing):
-    """A layer that multiplies the samples by `scale` and adds `offset`.
+    """A layer that multiplies all numbers of the samples by `scale` and adds `offset`.
 
     The host computes this layer, before all other layers.
     """
@@ -81,7 +79,7 @@ class Rescaling(Computing):
 @constructor(**LAYER, **KERNEL)
 @dataclass(frozen=True)
 class Dense(Computing):
-    """A layer of `units` weighted sums of all inputs, with a bias each, and an activation."""
+    """A layer of `units` weighted sums of all its inputs, each with a bias, and an activation."""
 
     units: int
     activation: str | None = None
@@ -105,7 +103,7 @@ class Dense(Computing):
 )
 @dataclass(frozen=True)
 class Conv2D(Computing):
-    """A layer that multiplies windows of a map with kernels: `filters` sums with a bias each.
+    """A convolution: sums of the windows of a map times `filters` kernels, each with a bias.
 
     A map is height x width x channels. `kernel_size` and `strides` are numbers or pairs, kept as
     pairs; strides are 1 or 2.
@@ -137,9 +135,9 @@ class Conv2D(Computing):
 )
 @dataclass(frozen=True)
 class DepthwiseConv2D(Computing):
-    """A layer that multiplies windows of a map with kernels, one kernel for each channel.
+    """A convolution with one kernel for each channel of a map.
 
-    There are as many sums as channels, with a bias each.
+    There are as many sums as channels, each with a bias.
     """
 
     kernel_size: int | Pair
@@ -167,7 +165,9 @@ class DepthwiseConv2D(Computing):
 )
 @dataclass(frozen=True)
 class Conv1D(Computing):
-    """A Conv2D of height 1: windows of a row of steps, steps x channels, times kernels."""
+    """A convolution of rows, steps x channels: windows of a row times kernels, as a Conv2D of
+    height 1.
+    """
 
     filters: int
     kernel_size: int
@@ -186,7 +186,7 @@ class Conv1D(Computing):
 
 @dataclass(frozen=True)
 class Pooling2D(Computing):
-    """A base of the poolings of maps.
+    """A base of the layers that pool windows of maps.
 
     `strides` are the size of the window unless given. `padding` is "valid".
     """
@@ -221,7 +221,7 @@ class AveragePooling2D(Pooling2D):
 
 @dataclass(frozen=True)
 class Pooling1D(Computing):
-    """A base of the poolings of rows of steps, with the arguments of Pooling2D as numbers."""
+    """A base of the layers that pool windows of rows of steps; the arguments are single numbers."""
 
     pool_size: int = 2
     strides: int | None = None
@@ -253,37 +253,37 @@ _GLOBAL = {"data_format": MAPS, "keepdims": Only((False,), "the result is a row 
 
 @dataclass(frozen=True)
 class GlobalPooling(Computing):
-    """A base of the poolings of whole maps or rows, which leave a number for each channel."""
+    """A base of the layers that pool whole maps or rows to one number for each channel."""
 
 
 @constructor(**LAYER, **_GLOBAL)
 @dataclass(frozen=True)
 class GlobalMaxPooling2D(GlobalPooling):
-    """A layer that takes the largest pixel of a map of up to 15 x 15."""
+    """A layer that takes the largest number of each channel of a map of up to 15 x 15."""
 
 
 @constructor(**LAYER, **_GLOBAL)
 @dataclass(frozen=True)
 class GlobalAveragePooling2D(GlobalPooling):
-    """A layer that takes the mean of a map."""
+    """A layer that takes the mean of each channel of a map."""
 
 
 @constructor(**LAYER, **_GLOBAL)
 @dataclass(frozen=True)
 class GlobalMaxPooling1D(GlobalPooling):
-    """A layer that takes the largest number of a row of up to 15 steps."""
+    """A layer that takes the largest number of each channel of a row of up to 15 steps."""
 
 
 @constructor(**LAYER, **_GLOBAL)
 @dataclass(frozen=True)
 class GlobalAveragePooling1D(GlobalPooling):
-    """A layer that takes the mean of a row of steps."""
+    """A layer that takes the mean of each channel of a row of steps."""
 
 
 @constructor(**LAYER)
 @dataclass(frozen=True)
 class Activation(Computing):
-    """An activation as a layer of its own, after a Dense or Conv2D."""
+    """An activation as a layer of its own, which follows a Dense or Conv2D."""
 
     activation: str
 
@@ -317,7 +317,9 @@ class ReLU(Activation):
 )
 @dataclass(frozen=True)
 class Dropout(Computing):
-    """A layer that in training makes a fraction `rate` of its inputs zero and scales others up."""
+    """A layer that in training sets a random fraction `rate` of its inputs to zero and scales
+    others up.
+    """
 
     rate: float
 
@@ -346,9 +348,9 @@ _GAMMA = "gamma and beta begin as ones and zeros: set_weights() gives others"
 class BatchNormalization(Computing):
     """A layer that gives each channel of a batch the mean beta and the deviation gamma.
 
-    When nothing is learnt it takes moving means and variances. A step of training keeps the part
-    `momentum` of their old values. A layer that is not `trainable` takes these in training, too,
-    and learns nothing.
+    When nothing is learnt it takes moving means and variances. Of their old values a training step
+    keeps the part `momentum`. A layer that is not `trainable` takes moving means and variances in
+    training, too, and learns nothing.
     """
 
     axis: int = -1
@@ -367,9 +369,7 @@ class BatchNormalization(Computing):
             object.__setattr__(self, name, value)
 
     def check_axis(self, dimensions: int) -> None:
-        """Raise TrainingError if the axis is not the last axis of samples with `dimensions`
-        dimensions.
-        """
+        """Raise TrainingError if the axis is not the last of `dimensions` axes of samples."""
         need(self.axis in (-1, dimensions), f"axis must be -1, not {self.axis}: channels are last")
 
 
@@ -384,7 +384,7 @@ class BatchNormalization(Computing):
 )
 @dataclass(frozen=True)
 class Embedding(Computing):
-    """A layer that has a row of `output_dim` numbers for each word.
+    """A layer that replaces each word by a row of `output_dim` numbers, which are learnt.
 
     A word is a whole number from 0 to `input_dim` - 1. `input_length`, the words of a sample, is
     the same as an `input_shape` of one size.
@@ -443,7 +443,10 @@ def check_activation(name: str | None) -> None:
 
 
 def _keep_kernel(layer: Conv2D | Conv1D, size: Callable[[str, object, int], int | Pair]) -> None:
-    """Check and keep the settings of a convolution; `size` checks and returns a window's size."""
+    """Check and store the settings of a convolution.
+
+    `size` is a function that checks and returns the size of a window.
+    """
     keep_size(layer, "filters")
     _keep_windows(layer, size)
     _keep_weights(layer)
@@ -462,6 +465,6 @@ def _keep_windows(
 
 
 def _keep_weights(layer: Dense | Conv2D | Conv1D) -> None:
-    """Check the flag for biases and the initialisers; keep their names as in initializers.NAMES."""
+    """Check the flag for biases and the initialisers; store their names from initializers.NAMES."""
     object.__setattr__(layer, "use_bias", flag("use_bias", layer.use_bias))
     keep_initializers(layer, "kernel_initializer", "bias_initializer")

@@ -35,15 +35,15 @@ from systola.training.stages import (
 )
 
 PROGRAM_BYTES = 1 << 20
-"""Largest program of each turn, in bytes."""
+"""Largest size of the program of one turn, in bytes."""
 LEAST_LINES = 2
-"""Lines of the constant with which cores send each other exponents."""
+"""Number of lines of the constant from which the numbers are made that hold exponents."""
 TOLD_LINES = 4
-"""Lines in which a step leaves the bits of a largest gradient: two int16 numbers of 0 to 15 bits
-each."""
+"""Number of lines by which a step reports the bits of a tensor's largest gradient. They hold two
+int16 numbers, each for 0 to 15 bits."""
 MOST_ENTRIES = 256
-"""Largest number of parameter entries of a program. Entries for which the chip has no room are
-loaded later."""
+"""Largest number of parameter entries of a program. The program loads entries later if the chip has
+no room for all of them."""
 TABLES = 50
 """Largest number of tables of a program: two for the masks of units, two for BatchNormalization,
 and three for each stage."""
@@ -51,51 +51,54 @@ and three for each stage."""
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """A shape of a stage in blocks of C numbers.
+    """The sizes of a stage in blocks of C numbers, C being the columns of the array.
 
     In the buffer a map is [block of channels][sample][pixel], everything else is [block][sample].
     """
 
     groups: int
-    """Number of parts of the inputs: taps of a window, or pixels of a flattened map."""
+    """Number of equal parts of the inputs: taps of a window, or pixels of a flattened map."""
     inputs: int
     """Number of blocks of inputs, the block of the bias included."""
     channels: int
-    """Number of blocks of each part of the inputs; for a DepthwiseConv2D the blocks of its
-    channels."""
+    """Number of blocks of each part of the inputs. For a DepthwiseConv2D it is the number of blocks
+    of channels."""
     units: int
     """Number of blocks of units."""
     lines: int
-    """Number of inputs in whole blocks, which is the number of lines of a block of units."""
+    """Number of inputs in whole blocks, which is the number of lines that a block of units has for
+    its weights."""
     bias: int
-    """Line of the bias among the lines of a block of units: the first line of the last block."""
+    """Number of the line with the biases among the lines of a block of units: the first line of the
+    last block."""
     biased: bool
     """Whether there are biases. Without biases there is neither a block nor a line for them."""
     places: NDArray[np.intp]
-    """Line of each input among the lines of a block of units, (inputs,)."""
+    """Number of the line of each input among the lines of a block of units, (inputs,)."""
     columns: NDArray[np.intp]
-    """Column of each unit, (units,)."""
+    """Number of the column of each unit among the columns of all blocks of units, (units,)."""
     given: int
-    """Number of lines of a sample as the stage takes it, with the line for the bias of a Dense."""
+    """Number of lines of a sample's inputs, with the line for the bias of a Dense."""
     made: int
-    """Number of lines of a sample's sums for each block of units: pixels of a map, else 1."""
+    """Number of lines of a sample's sums for each block of units: the pixels of a map, else 1."""
     left: int
-    """Number of lines of a sample for each block of units, as the next stage takes them."""
+    """Number of lines of a sample's result for each block of units, after a pooling if there is
+    one."""
 
 
 @dataclass(frozen=True)
 class RecurrencePlaces:
-    """A set of places in host memory for the numbers of an LSTM that its way back needs.
+    """The places in host memory of the numbers of an LSTM that its backward pass needs.
 
     The numbers are int16, but inputs and masks are int8. The first item of `cells` and of `hidden`
-    is from before the first step, and stays zero.
+    is for the time before the first step, and stays zero.
     """
 
     inputs: int
     """Byte offset of the inputs, [step][block][sample]."""
     cells: int
-    """Byte offset of gates, cell and tanh of the cell: [step][gates, cell, tanh][block][sample];
-    of a GRU see systola.training.gru."""
+    """Byte offset of gates, cell and tanh of the cell: [step][gates, cell, tanh][block][sample].
+    systola.training.gru has the order for a GRU."""
     hidden: int
     """Byte offset of the states, [step][block][sample]."""
     gates: int
@@ -104,10 +107,10 @@ class RecurrencePlaces:
     """Byte offset of the inputs' gradient, [block][step][sample]."""
     masks: int
     """Byte offset of the masks of all states after the first item, [step][block][sample]. There are
-    masks if a dropout is between two LSTMs."""
+    masks if a Dropout is between two LSTMs."""
 
     def after(self, offset: int) -> RecurrencePlaces:
-        """Return places that are `offset` bytes further on."""
+        """Return the places for another turn, which are `offset` bytes higher."""
         return RecurrencePlaces(
             *(place + offset for place in (self.inputs, self.cells, self.hidden, self.gates)),
             below=self.below + offset,
@@ -117,31 +120,35 @@ class RecurrencePlaces:
 
 @dataclass(frozen=True)
 class Spilled:
-    """A set of places in host memory for the numbers of a turn that is not in the buffer now."""
+    """The places in host memory of the numbers of a turn, which are there while other turns use the
+    buffer.
+    """
 
     units: tuple[int, ...]
     """Byte offsets of the inputs of each stage but the first, int8, [block][sample]."""
     results: tuple[int, ...]
-    """Byte offsets of the results of each stage but the last. The inputs of a Dense are a copy,
-    unless this Dense alone takes a result."""
+    """Byte offsets of the results of each stage but the last. The inputs of a Dense are a copy of a
+    result, unless this Dense alone takes the result."""
     masks: tuple[int, ...]
     """Byte offsets of the masks of the units of each stage, [block][sample]."""
     routes: tuple[int, ...]
-    """Byte offsets of the marks of the taps of each stage's pooling, tap by tap."""
+    """Byte offsets of the marks of each stage's pooling, tap by tap. A mark is 1 where the tap is
+    the window's largest."""
     gradients: tuple[int, ...]
     """Byte offsets of the gradient of the sums of each stage, int8, [block][sample]."""
     below: tuple[int, ...]
-    """Byte offsets of the gradient of the inputs of each stage, int8, where other stages take
-    these inputs, too."""
+    """Byte offsets of the gradient of the inputs of each stage, int8, if other stages take these
+    inputs, too."""
     sums: int
-    """Byte offset of a product's sums until all turns have been measured, see turns/sums.py."""
+    """Byte offset of a product's sums, which wait until all turns have been measured, see
+    turns/sums.py."""
     error: int
-    """Byte offset of the error of the outputs, int16, [group][class]."""
+    """Byte offset of the error of the network's outputs, int16, [group of samples][class]."""
     turned: int
-    """Byte offset of the inputs of one stage, transposed, [chunk][group][input]."""
+    """Byte offset of the transposed inputs of one stage, [chunk][group of samples][input]."""
 
     def after(self, offset: int) -> Spilled:
-        """Return places that are `offset` bytes further on."""
+        """Return the places for another turn, which are `offset` bytes higher."""
 
         def moved(places: tuple[int, ...]) -> tuple[int, ...]:
             return tuple(place + offset for place in places)
@@ -160,7 +167,7 @@ class Spilled:
 
 
 class Layout:
-    """A map of the host window: the places of everything in host memory, as byte offsets."""
+    """A map of host memory: the byte offsets of everything that the programs of a network use."""
 
     def __init__(
         self,
@@ -171,29 +178,33 @@ class Layout:
         beside: int,
         turns: int = 1,
     ) -> None:
-        """Find the places for `turns` times `batch` samples, and `beside` tensors beside the
-        masters."""
+        """Find the places for `turns` turns of `batch` samples each.
+
+        `beside`: number of tensors beside each tensor of masters, such as velocities or moments.
+        """
         size = self.size = config.cols
         self.pitch = config.input_pitch
         others = [_shape(tensor, None, size) for tensor in tensors(stages)[len(stages) :]]
         self.shapes = (*(_shape(stage.tensor, stage, size) for stage in stages), *others)
-        """Shapes of the stages, then of the other tensors."""
+        """Shapes of the stages, followed by the shapes of the further tensors of recurrent
+        stages."""
         self._stages = len(stages)
         last = self.shapes[len(stages) - 1]
         self.samples = _blocks(batch, size) * size
-        """Number of rows of a turn: its samples, in whole blocks."""
+        """Number of rows of a turn, which are its samples in whole blocks."""
         self.groups = self.samples // size
         """Number of blocks of samples of a turn."""
         self.classes = last.units * size
-        """Number of rows of transposed logits: units of the last stage, in whole blocks."""
+        """Number of rows of transposed logits, which are the units of the last stage in whole
+        blocks."""
         self._end = 0
         weights = [shape.units * shape.lines for shape in self.shapes]
         self.masters = [self._take(2 * lines) for lines in weights]
         self.beside = [[self._take(2 * lines) for lines in weights] for _ in range(beside)]
-        """Byte offsets of the tensors beside the masters: velocities, or first moments and roots.
-        """
+        """Byte offsets of the tensors that are kept beside the masters: velocities, or first
+        moments and roots of second moments."""
         self.state_bytes = self._end
-        """Bytes of the masters and the tensors beside them, which a checkpoint keeps."""
+        """Size in bytes of the masters and the tensors beside them, which a checkpoint keeps."""
         self.turns = turns
         first = self._end
         self.x = self._take(self.samples * self._given(stages[0]))
@@ -209,23 +220,24 @@ class Layout:
             for number, stage in enumerate(stages)
             if stage.lstm
         ]
-        """Places of each LSTM."""
+        """Places of the numbers of each LSTM or GRU."""
         self._turn_bytes = self._end - first
         self._end += (turns - 1) * self._turn_bytes
         self.selection = self._take(self._selections(stages[0]))
-        """Byte offset of the lines that select the gradients of words, see turns/embedding.py."""
+        """Byte offset of the lines that select the gradients of each word, see
+        turns/embedding.py."""
         self.wide_ones = [
             self._take(2 * size * (turns > 1 and takes_state(stages, number)))
             for number in range(len(stages))
         ]
-        """Byte offsets of a tile of ones, transposed, for each stage after an LSTM. The bias of the
-        stage is multiplied with these ones."""
+        """Byte offsets of a transposed tile of ones for each stage after an LSTM, for a batch of
+        several turns. The tile is the block of the bias among the stage's transposed inputs."""
         self.narrowed = self._take(max(weights) if turns > 1 else 0)
-        """Byte offset of the weights of one tensor as the array takes them, for all turns after the
-        first."""
+        """Byte offset of the int8 weights of one tensor, which the first turn makes and all other
+        turns read."""
         self.survey = self._take(2 * len(self.shapes) * max(1, beside))
         self.told = self._take(TOLD_LINES * len(self.shapes) * bool(beside))
-        """Byte offset of the bits of each tensor's largest gradient, as a step leaves them."""
+        """Byte offset of the reports of a step: the bits of each tensor's largest gradient."""
         self.unit_bits = self._take(2 * len(stages))
         self.measured, self.resting = (
             [
@@ -234,9 +246,9 @@ class Layout:
             ]
             for _ in range(2)
         )
-        """Byte offsets of numbers of each stage that normalises: means and variances, as a step
-        leaves them, and reciprocal roots and offsets, which a program that learns nothing takes.
-        Both have the fraction bits after them, as branches/kept.py keeps them."""
+        """Byte offsets of numbers of each stage that normalises. `measured` has the means and
+        variances of a step. `resting` has the reciprocal roots and offsets for a program that
+        learns nothing. After both are fraction bits, as branches/kept.py holds them."""
         selected = self.selected_of(self.groups)
         select = selected // size * self.groups * self.classes
         self.constant_lines = (
@@ -245,27 +257,26 @@ class Layout:
         count = sum(stage.normalized is not None for stage in stages)
         self.constant_lines += (4 * size + 4 * count + 10) * (count > 0)
         if turns > 1:
-            # Losses of several turns are written together, up to one block of groups. The constants
-            # are there for two different numbers of turns.
+            # Losses of several turns are written together, up to one block of groups. There is room
+            # for the constants of two different numbers of turns.
             self.constant_lines += 3 * size + 2 * size * self.classes
         self.constants = self._take(self.constant_lines)
         mapped = [shape.units * shape.made for shape in self.shapes[: len(stages)]]
         most = self.samples * max(mapped)
         self.moves = self._take(most), self._take(most)
-        """Byte offsets of two places that lines of a map pass through on their way to another
-        order."""
+        """Byte offsets of two regions through which lines of maps pass to get another order."""
         self.spread = [
             self._spread(stage, self.samples * lines)
             for stage, lines in zip(stages, mapped, strict=True)
         ]
-        """Byte offsets of two places for each stage, where maps have zeros between their pixels.
-        These zeros are never written."""
+        """Byte offsets of two regions for each stage with strides, in which maps have zeros between
+        their pixels. These zeros are never overwritten."""
         self.pool_spread = [
             self._pool_spread(stage, self.samples * shape.units)
             for stage, shape in zip(stages, self.shapes, strict=False)
         ]
-        """Byte offsets of two places for each stage, where a pooling has windows that do not lie
-        side by side."""
+        """Byte offsets of two regions for each stage with a pooling, if its windows overlap or
+        leave pixels out. The gradient of the pooling is put into its places there."""
         self.entries = self._take(max(MOST_ENTRIES, config.parameter_entries) * PARAMETER_PLANES)
         self.tables = self._bytes(TABLES * TABLE_BYTES)
         steps = stages[0].lstm.steps if stages[0].lstm else 0
@@ -274,12 +285,13 @@ class Layout:
         self.window = -(-self._end // HOST_PAGE_BYTES) * HOST_PAGE_BYTES
 
     def selected_of(self, groups: int) -> int:
-        """Return the number of lines that select one of `groups` groups, in whole blocks."""
+        """Return the number of lines that select one of `groups` groups of samples, in whole
+        blocks.
+        """
         return _blocks(groups, self.size) * self.size
 
     def of_turn(self, turn: int) -> Layout:
-        """Return the layout with the places of the samples of a turn; `self` has the places of turn
-        0."""
+        """Return the layout for a turn; `self` has the places of turn 0."""
         offset = turn * self._turn_bytes
         found = copy(self)
         found.x += offset
@@ -295,7 +307,7 @@ class Layout:
 
     @property
     def recurrence(self) -> RecurrencePlaces | None:
-        """Places of an LSTM that is the first stage; None where there is no LSTM."""
+        """Places of the LSTM that is the first stage; None if the network has no LSTM."""
         return self.recurrences[0] if self.recurrences else None
 
     def _spilled(self, stages: tuple[Stage, ...]) -> Spilled | None:
@@ -323,9 +335,11 @@ class Layout:
         )
 
     def _results(self, stages: tuple[Stage, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Take places for the inputs of all stages but the first, and for results but the last."""
+        """Take places for the inputs of all stages but the first, and for the results of all but
+        the last.
+        """
         given = [
-            # After an LSTM each one for the bias is int16, and so needs a line more.
+            # After an LSTM the inputs for the bias are int16, and so need a line more.
             self._take(
                 0 if stage.window or stage.join or stage.lstm else self.samples * (shape.given + 1)
             )
@@ -343,16 +357,19 @@ class Layout:
         return tuple(given), tuple(results)
 
     def _waiting_gradient(self, stages: tuple[Stage, ...], number: int) -> int:
-        """Return the lines of a gradient of inputs of a stage that other stages take, too."""
+        """Return the number of lines of a stage's inputs' gradient while it waits to be added.
+
+        It is 0 if no other stage takes these inputs.
+        """
         at = takes(stages, number)[0]
         if not at or stages[number].join or alone(stages, at):
             return 0
         return self.result_lines(stages, at)
 
     def result_lines(self, stages: Sequence[Stage], at: int) -> int:
-        """Return the lines of a result of the network for all samples of a turn.
+        """Return the number of lines of a result of the network for all samples of a turn.
 
-        Result 0 is the samples, and `at` the result of stage `at` - 1.
+        Result 0 is the samples, and result `at` comes from stage `at` - 1.
         """
         if not at:
             first = stages[0]
@@ -363,7 +380,7 @@ class Layout:
         return blocks * self.samples * shape.left
 
     def _selections(self, stage: Stage) -> int:
-        """Return the most lines for selecting words.
+        """Return the largest number of lines that select the gradients of words for an Embedding.
 
         There is a line for each word, and for each tile of gradients or masters.
         """
@@ -373,7 +390,7 @@ class Layout:
         return words + (words + self.turns * self.samples * stage.lstm.steps) // self.size + 1
 
     def _given(self, stage: Stage) -> int:
-        """Return the number of lines of a sample as the first stage takes it."""
+        """Return the number of lines of a sample in the form that the first stage takes."""
         if stage.lstm is None:
             return self.shapes[0].given
         if stage.lstm.vocabulary and self.turns > 1:
@@ -450,14 +467,16 @@ def _shape(tensor: Tensor, stage: Stage | None, size: int) -> Shape:
 
 
 def _marks(stage: Stage, shape: Shape) -> int:
-    """Return the lines of a sample that mark the taps of a pooling, for each block of units."""
+    """Return the number of lines that mark the taps of a pooling, for a sample and block of
+    units.
+    """
     if stage.pool is None:
         return 0
     return shape.made if stage.average else stage.pool.taps * shape.left
 
 
 def _joined(stage: Stage, size: int) -> Shape:
-    """Return the shape of a join, an Add or Concatenate, which has no weights."""
+    """Return the shape of a join (an Add or Concatenate), which has no weights."""
     columns = places_of(stage.segments, size)
     blocks, pixels = -(-(int(columns[-1]) + 1) // size), prod(stage.map)
     return Shape(
@@ -477,7 +496,7 @@ def _joined(stage: Stage, size: int) -> Shape:
 
 
 def places_of(segments: Sequence[int], size: int) -> NDArray[np.intp]:
-    """Return the place of each number where each segment has blocks of `size` of its own."""
+    """Return the place of each number if each segment has blocks of `size` numbers of its own."""
     starts = np.cumsum([0, *(-(-part // size) * size for part in segments)])
     parts = zip(starts, segments, strict=False)
     return np.concatenate([start + np.arange(part) for start, part in parts])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layers of a network with their trained state, and the engine that trains them further."""
+"""The base of models: layers with their trained state, and the engine that trains them further."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Numbers = NDArray[np.float64]
 class Learner:
     """A network that checks its samples, and makes an engine when it needs one.
 
-    `layers` are its layers, and `name` is its name. Raises TrainingError for other values of these.
+    Raises TrainingError if `layers` are no layers, and for a wrong `name`.
     """
 
     def __init__(self, layers: Sequence[Layer] | None, name: str) -> None:
@@ -49,24 +49,24 @@ class Learner:
             self._add(each)
         self.stop_training = False
         self.log_names: Sequence[str] = ()
-        """Names in the logs of an epoch, known since fit() has begun."""
+        """Names that the logs of an epoch have, since fit() has begun."""
         self.epochs = 0
         """Number of epochs trained so far; `steps` has the number of steps."""
         self.steps = 0
         self.batch_size: int | None = None
-        """The batch size of the last fit(), MOST_BATCH at most."""
+        """The batch size of the last fit(), at most MOST_BATCH; None before it."""
         self.keras_model: Any = None
-        """The Keras model that from_keras() took the layers from."""
+        """The Keras model from which from_keras() took the layers; None for other models."""
         self._strategy = current_strategy()
         self._state: State | None = None
         self._input_bits: int | None = None
         self._largest_weight = 0.0
         self._batches_since_epoch = 0
-        """Batches of train_on_batch() that end_epoch() of the engine has not seen."""
+        """Number of batches of train_on_batch() since the last end_epoch() of the engine."""
         self._engine: Engine | FastEngine | None = None
         self._machine: Linked | None = None
         self.settings: dict[str, Any] | None = None
-        """The arguments of compile()."""
+        """The checked arguments of compile(); None before it."""
         self._memories: dict[str, Any] = {}
         self._check_every = 0
 
@@ -82,11 +82,13 @@ class Learner:
         self.layers.append(layer)
 
     def stages(self, features: int | None = None) -> tuple[Stage, ...]:
-        """Return the stages of the layers; `features`: numbers of a sample without an Input."""
+        """Return the stages of the layers. `features`: numbers of a sample, if there is no
+        Input.
+        """
         return stages(self.layers, features)
 
     def state(self) -> State:
-        """Return all that has been learnt. Raises TrainingError if weights cannot be drawn."""
+        """Return all learnt numbers. Raises TrainingError if fresh weights cannot be drawn."""
         self._keep_state()
         if self._state is None:
             self._state = glorot(self.stages(), self._seed())
@@ -94,7 +96,7 @@ class Learner:
 
     @property
     def input_bits(self) -> int | None:
-        """Fraction bits with which all samples of fit() fit; None before it."""
+        """Number of fraction bits with which all samples of fit() fit int8; None before fit()."""
         return self._input_bits
 
     def restore(self, state: State, bits: int | None, *, epochs: int, steps: int) -> None:
@@ -103,11 +105,11 @@ class Learner:
         self.epochs, self.steps = epochs, steps
 
     def cycles(self) -> int | None:
-        """Return the cycles of the last batch, on a machine with a clock."""
+        """Return the number of cycles of the last batch; None on a machine without a clock."""
         return self._engine.cycles if self._engine else None
 
     def _step(self, engine: Engine | FastEngine, given: Data) -> Batch:
-        """Train with a batch, at the rate of its step."""
+        """Train with a batch, at the learning rate of the step."""
         engine.learn_at(rate_at(self._compiled()["optimizer"].learning_rate, self.steps))
         x = self._input(given.rows, engine)
         batch = engine.train(x, given.labels, self.steps, given.weights)
@@ -131,10 +133,10 @@ class Learner:
         return codes(rows, engine.task.input_bits, np.int8)
 
     def _fitting_bits(self, rows: Numbers) -> int:
-        """Return the largest number of fraction bits with which all of these samples, and all
-        samples of fit(), fit their codes.
+        """Return the largest number of fraction bits with which samples fit int8 codes.
 
-        Raises TrainingError for numbers that no code can hold.
+        The samples are these rows and all samples of fit(). Raises TrainingError for numbers that
+        no code can hold.
         """
         if self._vocabulary():
             return 0
@@ -144,7 +146,7 @@ class Learner:
         return bits if self._input_bits is None else min(bits, self._input_bits)
 
     def _vocabulary(self) -> int:
-        """Return the number of words where samples are words, else 0."""
+        """Return the size of the vocabulary if samples are words, else 0."""
         lstm = self.stages()[0].lstm
         return lstm.vocabulary if lstm else 0
 
@@ -172,14 +174,16 @@ class Learner:
         return Data(rows, labels, weights)
 
     def _note(self, given: Data) -> int:
-        """Note the largest weight and the fraction bits of samples to train with; return these
-        bits."""
+        """Note the largest weight of samples to train with; note and return their fraction bits."""
         self._largest_weight = 0.0 if given.weights is None else float(given.weights.max())
         self._input_bits = self._fitting_bits(given.rows)
         return self._input_bits
 
     def _features(self, x: Any) -> int | None:
-        """Return the numbers of a sample. A network without an Input gets its Input from `x`."""
+        """Return the number of numbers of a sample.
+
+        A network without an Input gets an Input from the shape of `x`.
+        """
         self._compiled()
         if not (self.layers and isinstance(self.layers[0], Input)):
             data.samples(x, None)
@@ -191,11 +195,11 @@ class Learner:
         return prod(given.shape)
 
     def _ready(self, rows: Numbers, batch_size: int) -> Engine | FastEngine:
-        """Return an engine for these samples, for the batches of the present engine if there is
+        """Return an engine for these samples, with the batch size of the present engine if there is
         one.
 
-        Samples beyond the range of the samples of fit() are taken with fewer bits. That lasts until
-        the next call: nothing is cut off, and the trained state does not depend on it.
+        Samples beyond the range of the samples of fit() are taken with fewer fraction bits. That
+        lasts until the next call: nothing is cut off, and the trained state does not depend on it.
         """
         batch = self._engine.batch if self._engine else min(batch_size, len(rows))
         self._end_batches()
@@ -206,7 +210,9 @@ class Learner:
         return self._prepare(batch_size, self._input_bits)
 
     def _prepare(self, batch_size: int, bits: int) -> Engine | FastEngine:
-        """Return the present engine, or a new one for this batch size and these input bits."""
+        """Return the present engine, or a new engine if it has another batch size or other input
+        bits.
+        """
         engine, largest = self._engine, self._largest_weight
         if engine and (batch_size, bits, largest) == (
             *(engine.batch, engine.task.input_bits, engine.task.largest_weight),
@@ -241,7 +247,7 @@ class Learner:
         return self._engine
 
     def _linked(self, backend: str) -> Linked:
-        """Return the machine, which is built once."""
+        """Return the machine, which is built at the first call."""
         if self._machine is None:
             settings = self._compiled()
             self._machine = make_linked(
@@ -252,9 +258,10 @@ class Learner:
         return self._machine
 
     def _end_batches(self) -> None:
-        """Count the batches of train_on_batch() since the last epoch as an epoch.
+        """End an epoch after batches of train_on_batch(), which have no epochs.
 
-        A model that is evaluated now, or saved, has the fraction bits that fit all of them.
+        A model that is evaluated now, or saved, has the fraction bits that fit all of these
+        batches.
         """
         if self._engine is not None and self._batches_since_epoch:
             self._engine.end_epoch()
@@ -279,12 +286,12 @@ class Learner:
 
 
 def _layer(layer: object) -> Any:
-    """Return a layer; raise TrainingError for anything else."""
+    """Return a value that is a layer; raise TrainingError for anything else."""
     if not isinstance(layer, get_args(Layer)):
         raise TrainingError(f"{shown(layer)} is no layer that can be trained")
     return layer
 
 
 def in_parts(rows: NDArray[Any], size: int) -> list[NDArray[Any]]:
-    """Cut rows into parts of `size` rows each, the last one of which may have fewer."""
+    """Cut rows into parts of `size` rows each; the last part may have fewer."""
     return [rows[first : first + size] for first in range(0, len(rows), size)]

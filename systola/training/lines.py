@@ -15,7 +15,7 @@ Bytes = NDArray[np.uint8]
 
 
 def blocked(matrix: NDArray[Any], size: int) -> NDArray[Any]:
-    """Return a matrix in blocks of `size` columns, one after the other: (blocks, rows, size)."""
+    """Return a matrix as blocks of `size` columns, one after the other: (blocks, rows, size)."""
     rows, columns = matrix.shape
     padded = np.zeros((rows, -(-columns // size) * size), matrix.dtype)
     padded[:, :columns] = matrix
@@ -23,9 +23,10 @@ def blocked(matrix: NDArray[Any], size: int) -> NDArray[Any]:
 
 
 def sequences(x: NDArray[Any], lstm: Recurrence, layout: Layout) -> NDArray[np.int8]:
-    """Return sequences, (samples, numbers), as int8 lines [step][block][sample].
+    """Return samples of a recurrent network, (samples, numbers), as int8 lines
+    [step][block][sample].
 
-    A word is a line of zeros with a one at the place of the word.
+    A word is a line of zeros with a one at the place of the word's number.
     """
     size, steps = layout.size, lstm.steps
     if not lstm.vocabulary:
@@ -43,14 +44,14 @@ def sequences(x: NDArray[Any], lstm: Recurrence, layout: Layout) -> NDArray[np.i
 
 
 def store(host: Bytes, place: int, layout: Layout, lines: NDArray[np.int8]) -> None:
-    """Write (..., C) bytes as lines into host memory, from byte `place` on."""
+    """Write int8 numbers (..., C) as lines into host memory, from byte `place` on."""
     flat = lines.reshape(-1, layout.size)
     target = host[place : place + len(flat) * layout.pitch].reshape(len(flat), layout.pitch)
     target[:, : layout.size] = flat.view(np.uint8)
 
 
 def store_wide(host: Bytes, place: int, layout: Layout, values: NDArray[np.int16]) -> None:
-    """Write (..., C) int16 numbers as pairs of lines, low bytes first."""
+    """Write int16 numbers (..., C) as pairs of lines into host memory, low bytes first."""
     store(host, place, layout, pairs(values.reshape(-1, layout.size)))
 
 
@@ -61,14 +62,16 @@ def pairs(values: NDArray[np.integer[Any]]) -> NDArray[np.int8]:
 
 
 def load_wide(host: Bytes, place: int, layout: Layout, count: int) -> NDArray[np.int16]:
-    """Return `count` pairs of lines as int16 numbers, (count, C)."""
+    """Read `count` pairs of lines from host memory as int16 numbers, (count, C)."""
     lines = host[place : place + 2 * count * layout.pitch].reshape(count, 2, layout.pitch)
     pairs = lines[:, :, : layout.size].astype(np.uint16)
     return (pairs[:, 0] | pairs[:, 1] << 8).view(np.int16)
 
 
 def store_classes(host: Bytes, place: int, layout: Layout, values: NDArray[np.int16]) -> None:
-    """Write (samples, units) int16 numbers transposed: [group of samples][class]."""
+    """Write int16 numbers (samples, units) to host memory, transposed: [group of
+    samples][class].
+    """
     padded = np.zeros((layout.samples, layout.classes), np.int16)
     padded[: values.shape[0], : values.shape[1]] = values
     groups = padded.reshape(layout.groups, layout.size, -1).transpose(0, 2, 1)
@@ -76,7 +79,7 @@ def store_classes(host: Bytes, place: int, layout: Layout, values: NDArray[np.in
 
 
 def load_classes(host: Bytes, place: int, layout: Layout) -> NDArray[np.int16]:
-    """Return the int16 numbers that `store_classes` writes, (samples, classes), with padding."""
+    """Read the int16 numbers that `store_classes` writes, (samples, classes), padding included."""
     flat = load_wide(host, place, layout, layout.groups * layout.classes)
     groups = flat.reshape(layout.groups, layout.classes, layout.size)
     return groups.transpose(0, 2, 1).reshape(layout.samples, layout.classes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings maps of inputs and of the gradient of a Conv2D for its update."""
+"""Sources of the maps for the update of a Conv2D: its inputs, and the gradient of its sums."""
 
 from __future__ import annotations
 
@@ -9,41 +9,43 @@ from typing import Protocol
 
 
 class Loads(Protocol):
-    """A source of maps in the buffer, of one turn after the other."""
+    """A source of maps for an update. It brings them into the buffer, one turn of the batch after
+    the other.
+    """
 
     def all(self) -> Iterator[tuple[range, range]]:
-        """Bring inputs and gradient of all channels."""
+        """Yield the lines of inputs and gradient of all channels, for each turn."""
         ...
 
     def block(self, block: int) -> Iterator[tuple[range, range]]:
-        """Bring inputs and gradient of a block of channels of a DepthwiseConv2D."""
+        """Yield the lines of inputs and gradient of one block of channels, for each turn."""
         ...
 
     def gradient(self, block: int) -> Iterator[range]:
-        """Bring the gradient of a block of channels."""
+        """Yield the lines of the gradient of one block of channels, for each turn."""
         ...
 
 
 @dataclass(frozen=True)
 class InBuffer:
-    """Maps of all samples, which are in the buffer."""
+    """A source of maps that are in the buffer already, for a batch of one turn."""
 
     x: range
     lines: range
-    """Lines of the gradient."""
+    """Lines with the gradient of the sums."""
     blocks: int
-    """Number of blocks of channels of a DepthwiseConv2D."""
+    """Number of blocks of channels, in which a DepthwiseConv2D takes the maps."""
 
     def all(self) -> Iterator[tuple[range, range]]:
-        """Return inputs and gradient of all channels."""
+        """Yield the lines of inputs and gradient of all channels."""
         yield self.x, self.lines
 
     def block(self, block: int) -> Iterator[tuple[range, range]]:
-        """Return inputs and gradient of a block of channels of a DepthwiseConv2D."""
+        """Yield the lines of inputs and gradient of one block of channels."""
         yield self._of(self.x, block), self._of(self.lines, block)
 
     def gradient(self, block: int) -> Iterator[range]:
-        """Return the gradient of a block of channels."""
+        """Yield the lines of the gradient of one block of channels."""
         yield self._of(self.lines, block)
 
     def _of(self, lines: range, block: int) -> range:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the losses: from logits to the loss of each sample and the gradient, transposed.
+"""Writes the losses: from logits to the loss of each sample and the gradient.
 
-Classes are lines, samples are columns. The softmax needs no division. Let m be the largest logit,
-rounded up to quarters, d = z - m, and S the sum of exp(d) over the classes. Then log p = d - log S.
-Newton's method finds Y = log S + 1/4, the root of exp(Y) = S exp(1/4). A step is Y += S exp(1/4)
-exp(-Y) - 1. After its first step Y comes to the root from above, and Y is never below zero.
+The logits are transposed: classes are lines, samples are columns. The softmax needs no division.
+Let z be a logit, m the largest logit, rounded up to quarters, d = z - m, and S the sum of exp(d)
+over the classes. Then log p = d - log S. Newton's method finds Y = log S + 1/4, the root of exp(Y)
+= S exp(1/4). A step is Y += S exp(1/4) exp(-Y) - 1. After its first step Y comes to the root from
+above, and Y is never below zero.
 """
 
 from __future__ import annotations
@@ -26,32 +27,35 @@ from systola.training.writer import NARROWING, ONE, UNIT, WIDE, Entry, Writer, s
 BINARY = "binary_crossentropy"
 LOSSES = ("sparse_categorical_crossentropy", "categorical_crossentropy", BINARY, "mse")
 LOSS_BITS = 11
-"""Fraction bits of losses and logarithms, which go up to 16."""
+"""Fraction bits of losses and logarithms, which are codes below 16."""
 PROBABILITY_BITS = 15
 """Fraction bits of probabilities and of their errors."""
 WEIGHT_BITS = 14
-"""Fraction bits of the weight of a sample, over the largest weight."""
+"""Fraction bits of the weight of a sample, as a part of the largest weight."""
 MARGIN = 0.25
-"""Largest amount by which m may exceed the largest logit."""
+"""Largest amount by which the largest logit is rounded up."""
 LINE_ABOVE = 0.03
-"""Offset of the line x log 2 that halves its largest distance from log(1 + x), for x of 0 to 1."""
+"""Offset of the line x log 2 with which its largest distance from log(1 + x), x from 0 to 1, is
+least."""
 LARGEST = (1 << 15) - 1
 """Largest code of int16."""
 _SELECT = 1 << 6
-"""Code that picks a group of samples."""
+"""Number in a matrix that selects a group of samples: at the place of the group, zeros
+elsewhere."""
 
 
 def gradient_factor(task: Task) -> float:
-    """Return the factor from the error to the gradient of the loss of a sample."""
+    """Return the factor from the error of the outputs to the gradient of the loss of a sample."""
     units = task.stages[-1].units
     factor = {"mse": 2 / units, BINARY: 1 / units}.get(task.loss, 1.0)
     return factor * (task.largest_weight or 1.0)
 
 
 class Loss:
-    """A writer of the losses of logits, and of the gradient where it is asked for.
+    """A writer of the losses of logits, and of the gradient in training.
 
-    `turns`: the turns of a batch that have logits one after the other. The gradient is of one turn.
+    `turns`: number of turns of a batch with logits one after the other in the buffer. The gradient
+    is written for one turn at a time.
     """
 
     def __init__(self, writer: Writer, task: Task, turns: int = 1) -> None:
@@ -60,10 +64,10 @@ class Loss:
         self._turns = turns
         layout = writer.layout
         self._groups = turns * layout.groups
-        """Number of blocks of samples, in all turns."""
+        """Number of blocks of samples in all of these turns."""
         self._selected = layout.selected_of(self._groups)
         self._rows = self._groups * layout.classes
-        """Number of lines of transposed logits of one byte each."""
+        """Number of lines that transposed logits would have with one byte each."""
         self._ones = self._class_lines()
 
     @property
@@ -71,19 +75,21 @@ class Loss:
         return self._writer.layout
 
     def probabilities(self, logits: range) -> range:
-        """Write the softmax in the place of the logits, int16 of PROBABILITY_BITS."""
+        """Write the softmax of the logits, int16 of PROBABILITY_BITS, in the place of the
+        logits.
+        """
         logs = self._log_softmax(logits)
         self._exponentials(logs.start, logits.start)
         self._writer.free(logs)
         return logits
 
     def logistic(self, logits: range) -> range:
-        """Write the sigmoid of each logit in its place, int16 of PROBABILITY_BITS."""
+        """Write the sigmoid of each logit, int16 of PROBABILITY_BITS, in the place of the logit."""
         self._logistic(logits.start, logits.start)
         return logits
 
     def write(self, logits: range, *, train: bool) -> range:
-        """Write the losses; return the negative gradient, int8, [block of units][sample].
+        """Write the losses; return the negative gradient, int8 lines, [block of units][sample].
 
         The result is empty unless `train` is set.
         """
@@ -124,14 +130,18 @@ class Loss:
         return error
 
     def _parts(self, lines: range) -> Iterator[tuple[Layout, range]]:
-        """Yield the layout of each turn, and its lines; the first turn is the turn written now."""
+        """Yield the layout of each turn, and the turn's part of `lines`; the present turn is the
+        first.
+        """
         count, first = len(lines) // self._turns, self._writer.turn
         for n in range(self._turns):
             layout = self._writer.of_turn(first + n) if self._turns > 1 else self._layout
             yield layout, lines[n * count : (n + 1) * count]
 
     def _crossentropy(self, logits: range, labels: range, valid: range) -> tuple[range, range]:
-        """Write the error label - p, and each class' part of log p of the label; return both."""
+        """Write the error label - p, and label times log p of each class; return the lines
+        of both.
+        """
         writer, rows = self._writer, self._rows
         logs = self._log_softmax(logits)
         error = writer.allocate(2 * rows)
@@ -142,7 +152,10 @@ class Loss:
         return error, logs
 
     def _squares(self, outputs: range, targets: range, valid: range) -> tuple[range, range]:
-        """Write the error target - output, and its square over the number of units; return both."""
+        """Write the error target - output, and its square over the number of units.
+
+        Returns the lines of both.
+        """
         writer, rows = self._writer, self._rows
         error, squares = (writer.allocate(2 * rows) for _ in range(2))
         self._missed(targets, outputs, error, valid)
@@ -154,9 +167,9 @@ class Loss:
         return error, squares
 
     def _binary(self, logits: range, labels: range, valid: range) -> tuple[range, range]:
-        """Write the error label - p, and the losses over the number of units; return both.
+        """Write the error label - p, and the loss of each unit over the number of units.
 
-        A loss is max(z, 0) - z * label + log(1 + exp(-|z|)).
+        Returns the lines of both. A loss is max(z, 0) - z * label + log(1 + exp(-|z|)).
         """
         writer, rows, units = self._writer, self._rows, self._task.stages[-1].units
         error, z, power, sums, losses = (writer.allocate(2 * rows) for _ in range(5))
@@ -165,14 +178,14 @@ class Loss:
         writer.copy(logits.start, z.start, rows, Entry(left=2), WIDE)
         self._exponentials(z.start, power.start)
         writer.copy(power.start, sums.start, rows, Entry(bias=1 << PROBABILITY_BITS), WIDE)
-        # The root is first looked for on a line that log(1 + x) is close to.
+        # Newton's method starts on a line that is close to log(1 + x).
         q, right = multiplier(log(2) / 2 ** (PROBABILITY_BITS - LOSS_BITS))
         bias = round(LINE_ABOVE / log(2) * 2**PROBABILITY_BITS)
         writer.copy(power.start, losses.start, rows, shifted(right, multiplier=q, bias=bias), WIDE)
         for at in self._starts():
             s, e, y = (each[at : at + 2 * units] for each in (sums, power, losses))
             self._newton(s, e, y, PROBABILITY_BITS - 1, 0.0, 2)
-        # Saturation makes min(z, 0) + LARGEST: numbers above zero stay at the largest code.
+        # Saturation makes min(z, 0) + LARGEST of z: numbers above zero stay at the largest code.
         least = power
         writer.copy(z.start, least.start, rows, Entry(left=1, bias=LARGEST), WIDE)
         self._combine(Operation.SUBTRACT, z, least, least, Entry(left=1, bias=LARGEST))
@@ -191,38 +204,46 @@ class Loss:
     def _combine(
         self, operation: Operation, a: range, b: range, result: range, entry: Entry
     ) -> None:
-        """Write the sum or the difference of int16 numbers as they are, by ADD or SUBTRACT."""
+        """Write the sum (ADD) or difference (SUBTRACT) of int16 numbers with equal fraction
+        bits.
+        """
         writer, rows = self._writer, self._rows
         at = (a.start, b.start, result.start, rows, entry, WIDE)
         writer.vector(operation, *at, scales=(UNIT, UNIT))
 
     def _logistic(self, source: int, destination: int) -> None:
-        """Write the sigmoid of logits, int16 of PROBABILITY_BITS, for units that are no padding."""
+        """Write the sigmoid of logits, int16 of PROBABILITY_BITS, except for padding."""
         left = 12 - LOGIT_BITS + 1
         units, entry = self._task.stages[-1].units, Entry(left=left)
         for at in self._starts():
             self._writer.copy(source + at, destination + at, units, entry, WIDE, Function.SIGMOID)
 
     def _starts(self) -> range:
-        """Return the first lines of the int16 classes of each group of samples."""
+        """Return the offset of the first line of each group of samples among int16 logits."""
         step = 2 * self._layout.classes
         return range(0, step * self._groups, step)
 
     def _missed(self, wanted: range, found: range, error: range, valid: range) -> None:
-        """Write the amount by which `found` is below `wanted`, and 0 for padding."""
+        """Write the error `wanted` - `found`, with 0 for padding."""
         self._combine(Operation.SUBTRACT, wanted, found, error, ONE)
         at = (error.start, valid.start, error.start, self._rows, ONE, WIDE)
         self._writer.vector(Operation.MULTIPLY, *at)
 
     def measure(self, error: range) -> None:
-        """Weigh the error of each sample, and leave in GRADIENT the largest shift of all errors."""
+        """Multiply the errors with the weights of the samples, and raise GRADIENT to their shift.
+
+        Exponent register GRADIENT collects the largest shift of all errors that are measured.
+        """
         if self._task.largest_weight:
             self._weigh(error)
         at = {"buffer": error.start, "rows": self._rows, "bits": 8}
         self._writer.measure(GRADIENT, Source.LINES, **at, first=GRADIENT)
 
     def agree(self) -> None:
-        """Put the fraction bits of all errors' gradient into GRADIENT, the shift into SHIFT."""
+        """Put the fraction bits of the gradient into register GRADIENT, and the shift into SHIFT.
+
+        The shift is the largest shift of all errors, on all cores.
+        """
         writer, bits = self._writer, PROBABILITY_BITS
         if self._task.loss == "mse":
             bits = LOGIT_BITS
@@ -231,7 +252,9 @@ class Loss:
         writer.measure(GRADIENT, third=SHIFT, value=bits - 1)
 
     def gradient(self, error: range) -> range:
-        """Narrow an error to int8 with samples as lines, [block of units][sample]; return it."""
+        """Return the gradient: the error narrowed to int8, with samples as lines, [block of
+        units][sample].
+        """
         writer, layout, rows = self._writer, self._layout, self._rows
         size, samples = layout.size, layout.samples
         narrow = writer.allocate(rows)
@@ -259,7 +282,7 @@ class Loss:
         writer.free(weights)
 
     def _log_softmax(self, logits: range) -> range:
-        """Write log p of the logits, int16 of LOSS_BITS; the logits stay as they are."""
+        """Write log p of each class, int16 of LOSS_BITS; the logits stay as they are."""
         writer, rows, groups = self._writer, self._rows, self._groups
         difference = self._below_largest(logits)
         exponentials = writer.allocate(2 * rows)
@@ -282,14 +305,14 @@ class Loss:
         return difference
 
     def _below_largest(self, logits: range) -> range:
-        """Write min(d, 0) + LARGEST, int16 of LOSS_BITS.
+        """Write min(d, 0) + LARGEST, int16 of LOSS_BITS; d is a logit less the largest logit m.
 
         The largest code of m is 31.75, so d is above zero for larger logits. The saturation of
         int16 cuts d off there, and such logits count as 31.75.
         """
         writer, layout, rows = self._writer, self._layout, self._rows
         narrow = writer.allocate(rows)
-        # Logits are rounded up to quarters.
+        # The largest logit is rounded up to quarters, so all logits are.
         writer.copy(logits.start, narrow.start, rows, shifted(7, bias=127), NARROWING)
         most = writer.allocate(self._selected)
         units = self._task.stages[-1].units
@@ -309,7 +332,9 @@ class Loss:
         return difference
 
     def _logarithm(self, sums: range, power: range, bits: int) -> range:
-        """Find Y of sums with `bits` fraction bits; return an int16 line for each group."""
+        """Return Y = log S + MARGIN of sums S with `bits` fraction bits, an int16 line for each
+        group.
+        """
         writer = self._writer
         most = log(self._task.stages[-1].units) + MARGIN
         start = max(most / 2, most - 1.2)
@@ -324,7 +349,9 @@ class Loss:
     def _newton(
         self, sums: range, power: range, logarithm: range, bits: int, margin: float, steps: int
     ) -> None:
-        """Take steps Y += S exp(margin - Y) - 1, for int16 sums S of `bits` fraction bits."""
+        """Write steps of Newton's method, Y += S exp(margin - Y) - 1, for int16 S of `bits`
+        fraction bits.
+        """
         writer, rows, factor = self._writer, len(sums) // 2, exp(margin)
         product_bits = bits + PROBABILITY_BITS
         q, right = multiplier(factor)
@@ -338,22 +365,26 @@ class Loss:
             )
 
     def _exponentials(self, source: int, destination: int, entry: Entry = ONE) -> None:
-        """Write exp(-|y|) of units that are no padding; y is x by `entry`, int16 of LOSS_BITS.
+        """Write exp(-|y|) of all numbers that are no padding.
 
-        Padding is left out, as the gate unit takes some 60 cycles for a vector.
+        y is a number requantised by `entry`, int16 of LOSS_BITS. Padding is left out, as the gate
+        unit takes some 60 cycles for a vector.
         """
         for at in self._starts():
             units = self._task.stages[-1].units
             self._exponential(source + at, destination + at, units, entry)
 
     def _exponential(self, source: int, destination: int, rows: int, entry: Entry = ONE) -> None:
-        """Write exp(-|y|) of some lines; y is x by `entry`, int16 of LOSS_BITS."""
+        """Write exp(-|y|) of some lines; y is a number requantised by `entry`, int16 of
+        LOSS_BITS.
+        """
         bits = 15 - LOSS_BITS
         self._writer.copy(source, destination, rows, entry, WIDE, Function.EXP, table=bits)
 
     def _spread(self, lines: range, *, wide: bool) -> None:
-        """Write _SELECT times the line of each group of samples into an accumulator row for each
-        class."""
+        """Write the line of each group of samples, times _SELECT, into an accumulator row for each
+        class.
+        """
         layout = self._layout
         group = np.repeat(np.arange(self._groups), layout.classes)
         select = (group == np.arange(self._selected)[:, None]) * _SELECT
@@ -371,7 +402,9 @@ class Loss:
         return self._writer.constant(there.astype(np.int8).reshape(-1, layout.size))
 
     def _sum_classes(self, lines: int) -> None:
-        """Write the sums of int16 numbers over the classes into a row for each group of samples."""
+        """Write the sums of int16 numbers over the classes: an accumulator row for each group of
+        samples.
+        """
         layout = self._layout
         groups, blocks = self._groups, layout.classes // layout.size
         self._writer.multiply(self._ones.start, lines, 0, 1, blocks, groups, wide_weights=1)

@@ -2,8 +2,8 @@
 """Writes the forward pass of a Conv2D: for each tap, the pixels of all windows times weights.
 
 A tap is a place in the kernel. Maps are [block of channels][sample][pixel]. The samples are cut
-into parts with sums that fit the accumulators. Sums of several parts are calculated twice: the
-first time they are only measured.
+into parts with sums that fit the accumulators. If there are several parts, their sums are
+calculated twice: first they are only measured, then units are made of them.
 """
 
 from __future__ import annotations
@@ -25,20 +25,22 @@ from systola.training.writer import NARROW, ONE, Entry, Writer
 
 @dataclass(frozen=True)
 class Made:
-    """The lines that a stage leaves: its units, and the masks that its backward pass needs."""
+    """The lines that a Conv2D leaves: its units, and the masks that its backward pass needs."""
 
     units: range
     mask: range | None
-    """Mask of the units; None if all pass."""
+    """Lines with the mask of the units; None if all units pass."""
     routes: list[range]
-    """Marks of the taps of a pooling, see Pass."""
+    """Lines with the marks of the taps of a pooling, see `passes.Pass`."""
 
 
 class MapSums:
-    """The sums of a stage with a Conv2D: weights in the buffer, and products of some samples."""
+    """A writer of the sums of a Conv2D, from weights in the buffer and some samples at a time."""
 
     def __init__(self, writer: Writer, task: Task, number: int, inputs: Exponent) -> None:
-        """Take the fraction bits of the inputs, which the input for the bias has, too."""
+        """Bring the weights into the buffer. `inputs`: fraction bits of the inputs and of the input
+        for the bias.
+        """
         layout, stage = writer.layout, task.stages[number]
         shape, window = layout.shapes[number], stage.window
         assert window
@@ -48,14 +50,17 @@ class MapSums:
         self._weights = all_narrow(writer, number)
         self._tiles = Diagonals(writer, number, window.taps) if stage.depthwise else None
         self.parts = accumulated(writer.config, shape.made * shape.units, layout.samples)
-        """Parts of the samples, each with sums that fit the accumulators at one time."""
+        """Parts of the samples; the sums of each part fit the accumulators at one time."""
         most = len(self.parts[0]) * shape.made
         self._pixels = writer.allocate(shape.channels * most)
         self._one = writer.allocate(max(layout.size, most))
         ones(writer, self._one, inputs, zero=not stage.use_bias)
 
     def measure(self, x: range, there: int, scale: UnitScale) -> None:
-        """Measure the sums of the first `there` samples; the others fill up a block."""
+        """Write and measure the sums of all parts, but only of the first `there` samples.
+
+        The other samples are padding, which fills up a block.
+        """
         shape = self._writer.layout.shapes[self._number]
         for part in self.parts:
             self.write(x, part)
@@ -65,8 +70,9 @@ class MapSums:
                 scale.measure(rows.start, len(rows))
 
     def write(self, x: range, part: range) -> None:
-        """Write the sums of some samples, [block of units][sample][pixel] from accumulator row 0
-        on."""
+        """Write the sums of some samples, [block of units][sample][pixel], from accumulator row 0
+        on.
+        """
         writer, layout, window = self._writer, self._writer.layout, self._window
         shape, size = layout.shapes[self._number], layout.size
         pixels, weights = self._pixels, self._weights
@@ -106,7 +112,7 @@ class Maps:
         self._train = train
 
     def write(self, number: int, x: range) -> range:
-        """Write a stage; return the maps that it leaves for the next stage."""
+        """Write the forward pass of a Conv2D; return the maps that it leaves for the next stage."""
         writer, task, left = self._writer, self._task, self._left
         scale = UnitScale(writer, task, left, number, train=self._train)
         sums = MapSums(writer, task, number, left.inputs[number])
@@ -123,9 +129,10 @@ class Maps:
     def activated(
         self, number: int, sums: MapSums, scale: UnitScale, x: range | None
     ) -> tuple[range, range | None]:
-        """Write the units of all sums, and the mask of a ReLU in training; return their lines.
+        """Write the units of all samples; return their lines, and the mask of a ReLU in training.
 
-        `x`: the maps to multiply again, or None if all sums are in the accumulators.
+        `x`: the maps of the inputs, to be multiplied again; None if all sums are in the
+        accumulators.
         """
         writer, layout, stage = self._writer, self._writer.layout, self._task.stages[number]
         shape, samples = layout.shapes[number], layout.samples
@@ -148,7 +155,9 @@ class Maps:
         return units, mask
 
     def shaped(self, number: int, units: range, mask: range | None) -> Made:
-        """Write the pooling, the curve and the dropout of units; return the lines that are left."""
+        """Write the pooling, the curve and the dropout of units; return the lines that the stage
+        leaves.
+        """
         writer, task, stage = self._writer, self._task, self._task.stages[number]
         blocks, routes = writer.layout.shapes[number].units, list[range]()
         if stage.average:
@@ -169,14 +178,16 @@ class Maps:
         return Made(units, mask, routes)
 
     def _curved(self, number: int, units: range) -> range | None:
-        """Make units of the sums of a curve, in their place; return their slopes in training."""
+        """Replace the sums of a curve by its units; return the mask of their slopes in training."""
         mask = self._writer.allocate(len(units)) if self._train else None
         blocks = range(self._writer.layout.shapes[number].units)
         curved(self._writer, self._task, number, blocks, units, mask)
         return mask
 
     def _averaged(self, number: int, units: range, mask: range | None) -> tuple[range, list[range]]:
-        """Return the means of windows, and the mask of their pixels, if there is one."""
+        """Return the means of the windows, and as marks the mask of the pixels, if there is
+        a mask.
+        """
         window = self._task.stages[number].pool
         assert window
         if self._task.stages[number].curve:
@@ -188,8 +199,10 @@ class Maps:
     def _pooled(
         self, number: int, units: range, mask: range | None, window: Window
     ) -> tuple[range, range | None, list[range]]:
-        """Return the largest units of windows, a mask: 1 where one of the window passes, and the
-        marks of the taps."""
+        """Return the largest unit of each window, a mask, and the marks of the taps.
+
+        The mask is 1 for a window if the mask of one of its units is 1.
+        """
         passing = None
         if mask is not None:
             passing = self._reduced(number, mask, window, largest)
@@ -213,7 +226,9 @@ class Maps:
         return result
 
     def _routes(self, number: int, units: range, small: range, window: Window) -> list[range]:
-        """Return for each tap 1 where the tap is its window's first largest number, else 0."""
+        """Return marks for each tap: 1 if the tap is the first largest number of its window, else
+        0.
+        """
         writer, layout = self._writer, self._writer.layout
         shape, samples, rows = layout.shapes[number], layout.samples, len(small)
         table = writer.table(zero_table())
@@ -238,7 +253,9 @@ class Maps:
         return routes
 
     def dropped(self, number: int, units: range, mask: range | None) -> range:
-        """Draw the dropout of the units and apply it to them; return the mask."""
+        """Drop random units (Dropout) and set them to zero; return the mask of the units
+        that pass.
+        """
         writer = self._writer
         fresh, mask = mask is None, mask or writer.allocate(len(units))
         blocks = writer.layout.shapes[number].units

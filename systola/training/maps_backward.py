@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the backward pass of a Conv2D: through its pooling, to its inputs, and to its weights.
 
-The gradient of the inputs is a convolution of the gradient with the weights turned. The gradient of
-the weights is a product for each tap: its pixels, transposed, times the gradient.
+The gradient of the inputs is a convolution of the gradient with the transposed weights. The
+gradient of the weights is a product for each tap: the tap's pixels, transposed, times the gradient.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from systola.training.windows import Window
 from systola.training.writer import ONE, AnyEntry, Writer
 
 MOST_TILES = 4095
-"""Largest number of tiles of one instruction."""
+"""Largest number of tiles that one instruction can multiply."""
 
 
 class MapsBackward:
@@ -40,8 +40,8 @@ class MapsBackward:
         """Write the gradient of a stage's sums, from the gradient of the units that the stage
         leaves.
 
-        `mask` and `routes`: lines that the forward pass has left, see Pass. All lines that are
-        taken are given back to the buffer.
+        `mask` and `routes`: lines that the forward pass has left, see `passes.Pass`. All lines that
+        are given are freed.
         """
         writer, stage = self._writer, self._task.stages[number]
         if mask:
@@ -65,7 +65,9 @@ class MapsBackward:
         return maps
 
     def _placed(self, number: int, window: Window, taps: list[range]) -> range:
-        """Return maps with the taps of the windows of a pooling in place, zeros elsewhere."""
+        """Return maps with the gradient of each tap of a pooling at the tap's pixel, zeros
+        elsewhere.
+        """
         if not window.side_by_side:
             return self._added(number, window, taps)
         writer, layout = self._writer, self._writer.layout
@@ -87,8 +89,10 @@ class MapsBackward:
         return result
 
     def _added(self, number: int, window: Window, taps: list[range]) -> range:
-        """Return maps with the taps added one by one, for windows that share pixels or leave some
-        out."""
+        """Return maps with the gradients of the taps of a pooling, added up tap by tap.
+
+        This is for windows that share pixels or leave some out.
+        """
         writer, layout = self._writer, self._writer.layout
         maps = layout.shapes[number].units * layout.samples
         apart = (window.out[0] * window.stride[0], window.out[1] * window.stride[1])
@@ -114,9 +118,9 @@ def update_maps(
     entry: AnyEntry,
     loads: Loads,
 ) -> None:
-    """Add the products of inputs and gradient to the masters, some taps at a time.
+    """Add the products of pixels and gradient to the masters of a Conv2D, some taps at a time.
 
-    `inputs`: fraction bits of the inputs.
+    `inputs`: fraction bits of the inputs. `loads`: the source of the maps.
     """
     layout = writer.layout
     stage, shape, size = task.stages[number], layout.shapes[number], layout.size
@@ -165,7 +169,9 @@ def update_maps(
 
 
 class BelowMaps:
-    """A product that makes the gradient of the inputs of a Conv2D, some samples at a time."""
+    """A writer of the product that makes the gradient of a Conv2D's inputs, some samples at
+    a time.
+    """
 
     def __init__(self, writer: Writer, task: Task, number: int) -> None:
         layout = writer.layout
@@ -191,7 +197,10 @@ class BelowMaps:
         self._taps = writer.allocate(self._shape.units * rows)
 
     def take(self, gradient: range) -> None:
-        """Take the gradient of the stage's sums, for the products that follow."""
+        """Take the gradient of the stage's sums, which the products are made of.
+
+        With strides, zeros are put between its pixels first.
+        """
         self._gradient = gradient
         if self._own:
             hosts = self._writer.layout.spread[self._number]
@@ -199,7 +208,10 @@ class BelowMaps:
             self._gradient = self._own
 
     def multiply(self, part: range) -> None:
-        """Write the sums of some samples, [block of channels][sample][pixel] from row 0 on."""
+        """Write the sums that make the gradient of some samples, from accumulator row 0 on.
+
+        They are [block of channels][sample][pixel].
+        """
         writer, shape, window = self._writer, self._shape, self._window
         layout = writer.layout
         rows, inside = len(part) * self._pixels, window.map[0] * window.map[1]
@@ -220,7 +232,9 @@ class BelowMaps:
             writer.multiply(self._taps.start, tiles, 0, rows, shape.units, shape.channels, **how)
 
     def places(self, part: range) -> list[tuple[int, int, int]]:
-        """Return the runs of sums: first accumulator row, first line of the gradient, and rows."""
+        """Return the runs of sums of a part: first accumulator row, first line of the gradient, and
+        number of rows.
+        """
         samples, pixels = self._writer.layout.samples, self._pixels
         rows = len(part) * pixels
         return [
@@ -229,7 +243,7 @@ class BelowMaps:
         ]
 
     def free(self) -> None:
-        """Give the lines of the weights and taps back to the buffer."""
+        """Give the lines of weights, gradient with zeros, and taps back to the buffer."""
         self._writer.free(self._weights, self._own, self._taps)
         if self._tiles:
             self._tiles.free()

@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 _GOLDEN = 0x9E3779B1
-"""Step from the seed of a block to the next: 2^32 over the golden ratio, odd, so that seeds are far
-apart."""
+"""Distance between the seeds of successive blocks of samples: 2^32 over the golden ratio, odd, so
+that seeds are far apart."""
 _STEP_PLACE = 19
-"""Number of bits for the number of a block of samples, below the number of a step."""
+"""Number of bits for the number of a block of samples. The number of a step in time stands above
+them."""
 
 
 def positive_table() -> NDArray[np.int8]:
@@ -19,10 +20,10 @@ def positive_table() -> NDArray[np.int8]:
 
 
 def block_seed(seed: int, block: int, step: int = 0) -> int:
-    """Return the seed of Random for a block of C samples; the first block of the batch is 0.
+    """Return the seed of instruction Random for block number `block` of C samples of the batch.
 
-    So a sample has the same mask on whichever core of a pod it is. `step`: a step in time, below
-    2^12, where each step has a mask of its own.
+    So a sample has the same mask on whichever core of a pod it is. `step`: the number of a step in
+    time, below 2^12; each such step has a mask of its own.
     """
     return (seed + (block + (step << _STEP_PLACE)) * _GOLDEN) % 2**31
 
@@ -33,10 +34,10 @@ def kept_codes(rate: float) -> int:
 
 
 def keep_table(rate: float) -> NDArray[np.int8]:
-    """Return a table: 1 for the bytes that let a unit pass, else 0.
+    """Return a table of 256 results: 1 for random bytes that let a unit pass, else 0.
 
     These bytes are 1 to `kept_codes`, read as unsigned. Zero never lets a unit pass. So the product
-    of a byte and a mask does not pass where the mask is 0.
+    of a random byte and a mask does not pass where the mask is 0.
     """
     codes = np.arange(256)
     return ((codes >= 1) & (codes <= kept_codes(rate))).astype(np.int8)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loss and metrics of samples, batch by batch, as Keras counts them."""
+"""Measures loss and metrics of samples, batch by batch, as Keras counts them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from systola.training.stages import Stage
 
 Numbers = NDArray[np.float64]
 _PROBABILITY = 32767
-"""The code of a label of one, where labels are probabilities."""
+"""The code of a label of one, if labels are probabilities."""
 
 
 class Totals:
-    """A set of sums of the loss and of each metric; `metrics` are as compile() got them."""
+    """A collector of the sums of the loss and of each metric over batches.
+
+    `metrics`: names as compile() got them.
+    """
 
     def __init__(self, metrics: Sequence[str], loss: str, last: Stage) -> None:
         self._metrics = [metric_name(name, loss) for name in metrics]
@@ -29,17 +32,17 @@ class Totals:
         self._sums = np.zeros(len(self._names))
 
     def add(self, loss: float, logits: Numbers, targets: NDArray[np.int16]) -> None:
-        """Add a batch: the sum of its losses, logits and targets of (samples, units)."""
+        """Add a batch: the sum of its losses, and its logits and targets, (samples, units)."""
         self._count += len(targets)
         found = [self._measured(name, logits, targets).sum() for name in self._metrics]
         self._sums += [loss, *found]
 
     def logs(self) -> dict[str, float]:
-        """Return the means over the samples so far, by name."""
+        """Return the means of loss and metrics over the samples so far, by name."""
         return dict(zip(self._names, (self._sums / self._count).tolist(), strict=True))
 
     def _measured(self, metric: str, logits: Numbers, targets: NDArray[np.int16]) -> Numbers:
-        """Return the metric of each sample."""
+        """Return the value of a metric for each sample."""
         if metric in ("mse", "mae"):
             bits = 2**LOGIT_BITS if self._loss == "mse" else _PROBABILITY
             error = self._outputs(logits) - targets / bits
@@ -52,7 +55,7 @@ class Totals:
         return (logits.argmax(axis=1) == targets.argmax(axis=1)).astype(np.float64)
 
     def _outputs(self, logits: Numbers) -> Numbers:
-        """Return the outputs of the network, in float64, where predict() has 15 bits."""
+        """Return the outputs of the network in float64, of which predict() has 15 bits."""
         if self._last.sigmoid:
             return 1 / (1 + np.exp(-logits))
         if self._last.softmax:

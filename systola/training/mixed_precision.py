@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keras's policies of precision: the machine has one, of int8 and int16.
+"""Keras's policies of precision: the machine has only one, of int8 and int16.
 
-It does as Keras's mixed_float16 does, at half the bits: products are of narrow numbers, and the
-weights that learn are wide. So this name, and other names of mixed policies, are accepted for it.
+It works as Keras's mixed_float16 does, at half the bits: products are of narrow numbers, and the
+weights that learn are wide. So the name mixed_float16, and other names of mixed policies, are
+accepted for it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _OTHERS = {"outputs": _INT8, "gradients": _INT8}
 
 
 class Policy:
-    """The precision of training: `compute_dtype` of products, `variable_dtype` of masters.
+    """A policy of precision: `compute_dtype` for products, `variable_dtype` for masters.
 
     Raises TrainingError for a name that is not in NAMES.
     """
@@ -85,13 +86,13 @@ _chosen = [Policy(NAMES[0])]
 
 
 def global_policy() -> Policy:
-    """Return the policy of all layers."""
+    """Return the policy of precision of all layers."""
     return _chosen[0]
 
 
 @takes()
 def set_global_policy(policy: str | Policy) -> None:
-    """Choose a policy, given by itself or by its name.
+    """Choose a policy of precision, given by itself or by its name.
 
     Raises TrainingError for an unknown policy.
     """

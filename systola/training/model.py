@@ -350,14 +350,14 @@ class Sequential(Learner):
     def get_weights(self) -> list[Floats]:
         """Return the weights of each layer in turn, in Keras's order and shapes.
 
-        The numbers are exactly the numbers of the masters.
+        The numbers are exactly the int16 numbers that learn (masters), with their exponents.
         """
         found = self.stages()
         return as_keras(found, weights(found, self.state()))
 
     @takes()
     def set_weights(self, weights: Sequence[Floats]) -> None:
-        """Take weights, to the nearest numbers that masters can be.
+        """Take weights, as the nearest numbers that int16 masters can have.
 
         Raises TrainingError for weights that get_weights() could not give.
         """
@@ -397,7 +397,7 @@ class Sequential(Learner):
 
     @property
     def optimizer(self) -> RunningOptimizer:
-        """Optimiser of compile(), with a learning_rate that may be set.
+        """The optimiser of compile(), with a `learning_rate` that may be set.
 
         Raises TrainingError before compile().
         """
@@ -405,14 +405,14 @@ class Sequential(Learner):
         return RunningOptimizer(self)
 
     def use_optimizer(self, optimizer: Optimizer) -> None:
-        """Continue with another optimiser; nothing else changes."""
+        """Continue the training with another optimiser; nothing else changes."""
         settings = self._compiled()
         if type(optimizer) is not type(settings["optimizer"]):
             self._keep_state()
             self._engine = None
         settings["optimizer"] = optimizer
 
-    # Steps and epochs.
+    # The methods below train, step by step and epoch by epoch.
 
     def _count_energy(self, batch_size: int) -> Callable[[], StepEnergy | None]:
         """Return a function that counts the energy of a step with a whole batch."""
@@ -456,14 +456,16 @@ def _as_asked(found: dict[str, float], return_dict: bool) -> float | list[float]
 
 
 def _silent(verbose: object) -> bool:
-    """Return whether nothing shall be shown; raise TrainingError for an unknown setting."""
+    """Return whether `verbose` asks for no output; raise TrainingError for an unknown setting."""
     if is_name(verbose, ("auto",)):
         return False
     return not whole("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0, 2)
 
 
 def _config(preset: object) -> Config:
-    """Return a configuration, or the preset of a name; raise TrainingError for anything else."""
+    """Return a configuration as it is, or the preset of a name; raise TrainingError for anything
+    else.
+    """
     if isinstance(preset, Config):
         return preset
     if not isinstance(preset, str):

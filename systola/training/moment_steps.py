@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of the next step of all tensors, where the optimiser has moments."""
+"""Finds the numbers for the next step of all tensors, if the optimiser has moments."""
 
 from __future__ import annotations
 
@@ -21,32 +21,30 @@ from systola.training.moments import (
 from systola.training.task import Task
 
 _LEAST_OF_NORM, _MOST_OF_NORM = GRADIENT_BITS - 4, GRADIENT_BITS + 1
-"""Least and largest number of bits of a tensor's largest gradient with which its norm is exact
-enough.
-"""
+"""Least and largest number of bits of a tensor's largest gradient with which the tensor's norm is
+exact enough."""
 
 
 @dataclass(frozen=True)
 class Looked:
-    """The result of a trial step, which changes nothing, for each tensor."""
+    """The reports of a trial step for each tensor. A trial step changes nothing."""
 
     told: Sequence[int]
-    """Reported bits of the largest gradients."""
+    """Reported bits of the largest gradient of each tensor."""
     squares: Sequence[int]
-    """Sums of the squares of the codes of first moments, which were zeros before; empty if
-    gradients are not cut off.
-    """
+    """Sum of the squares of each tensor's first moments, as codes, which were zeros before; empty
+    if gradients are not cut off."""
 
 
 Look = Callable[[Sequence[MomentStep]], Looked]
-"""A function that makes a trial step with some numbers, and undoes it."""
+"""A function that makes a trial step with given numbers, undoes it and returns its reports."""
 
 
 def moment_steps(task: Task, before: Moments, look: Look) -> list[MomentStep]:
-    """Return the numbers of the step of a task after some updates.
+    """Return the numbers for the next step of each tensor. `before`: the moments before it.
 
     The first step takes the exponents of its own gradients, so `look` makes a trial step before it.
-    Further trial steps follow as long as a tensor reports an end of the range.
+    Further trial steps follow as long as a tensor reports an end of the range of bits.
     """
     factors = [gradient_factor(task) / task.count] * len(before.roots)
     if task.clip:
@@ -65,9 +63,10 @@ def moment_steps(task: Task, before: Moments, look: Look) -> list[MomentStep]:
 
 
 def _norms(task: Task, before: Moments, look: Look, factors: Sequence[float]) -> list[float]:
-    """Return the norms of the gradients, from the first moments that they alone would give.
+    """Return the norms of the gradients of all tensors.
 
-    Trial steps are repeated while the codes of a tensor have too few bits, or too many for them.
+    They are found by trial steps, from the first moments that the gradients alone would give. Trial
+    steps are repeated while the codes of a tensor have too few bits, or too many.
     """
     gradients = [each.gradient for each in before.scales] or [FIRST_GRADIENT] * len(factors)
     steps = _at_first(task, before, gradients, factors)

@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adam and RMSprop in integers: the scales, shifts and offsets of each step, for all back ends.
 
-The optimiser keeps two moments of each weight: m <- b1 m + (1 - b1) g, and s, the root of
-v <- b2 v + (1 - b2) g^2, where g is its gradient. To the first order in 1 - b2, s <- sqrt(b2) s +
-(1 - b2) / 2 g^2 / s.
+The optimiser keeps two moments of each weight: m <- b1 m + (1 - b1) g, and s, the root of v <- b2 v
++ (1 - b2) g^2, where g is its gradient. To the first order in 1 - b2, s <- sqrt(b2) s + (1 - b2) /
+2 g^2 / s.
 
-- Both are int16 codes with a scale for each tensor. Decays cost no pass: the codes stay, and one
-  code stands for less. Codes are halved where the next ones could leave int16.
+- Both are int16 codes with a scale for each tensor. Decays cost no pass over the codes: they stay,
+  and a code stands for less. Codes are halved before an addition could leave int16.
 - The divisor is a power of two, 2^b with the magnitude bits b of the code of s: the QUOTIENT of the
   instruction set. It is up to twice as large as s, so a factor of sqrt(2) is right on average. A
-  step of a weight has 1.475, or 1.45 if there is no first moment: the first order makes s some 2 %
-  too large, and the rest is measured, see docs/training.md.
-- |g| / s counts for at most 0.85 sqrt(2 / (1 - b2)). A first gradient g after zeros makes s 0.85 of
-  Adam's sqrt(1 - b2) |g| then; with a second one it is 1.02 of Adam's, with a third one 1.03.
+  step of a weight has the factor 1.475, or 1.45 if there is no first moment: the first order makes
+  s some 2 % too large, and the rest is measured, see docs/training.md.
+- |g| / s counts for at most 0.85 sqrt(2 / (1 - b2)). After zeros, a first gradient g makes s 0.85
+  times Adam's sqrt(1 - b2) |g|. A second equal gradient makes it 1.02, a third 1.03 times Adam's.
 - Additions of less than half a unit arrive on average: the van der Corput sequence of the steps
   gives an offset before the rounding, the same for all weights.
 - All scales are known before a step: they follow the largest gradients of the steps before. A step
   reports LEAST_TOLD to MOST_TOLD bits for each of these, so exponents move by 15 bits at most.
 
-The last places of the codes stand for epsilon.
+The last places of the codes take the part of epsilon.
 """
 
 from __future__ import annotations
@@ -39,31 +39,32 @@ from systola.training.writer import Entry
 
 Codes = NDArray[np.int16]
 RATIO_BITS = 2
-"""Fraction bits of |g| / s."""
+"""Fraction bits of the ratio |g| / s of a gradient and the root of its second moment."""
 GRADIENT_BITS = 11
-"""Bits of the largest gradient of a tensor, if it is as large as in the step before."""
+"""Number of bits of the code of a tensor's largest gradient, if it is as large as in the step
+before."""
 KEPT_BITS = 13
 """Number of bits of the largest codes of a tensor before the first step, and after small codes have
 been doubled.
 """
 SURVEY_STEPS = 4
-"""Number of steps from one measurement of the magnitudes of the codes to the next."""
+"""Number of steps from one survey of the magnitudes of the codes to the next."""
 SURVEYED_BITS = 8
-"""Least number of bits that such a measurement reports."""
+"""Least number of bits that a survey of magnitudes reports."""
 MOMENT_BITS = -64, 96
-"""Smallest and largest number of fraction bits of gradients."""
+"""Least and largest number of fraction bits that gradients may have."""
 LEAST_TOLD, MOST_TOLD = GRADIENT_BITS - 15, GRADIENT_BITS + 15
 """Least and largest number of bits that a step reports for a tensor's largest gradient."""
 FIRST_GRADIENT = 18
 """Fraction bits of the gradients in the trial step that comes before a first step."""
 FIRST_LOOKS = 3
-"""Largest number of trial steps before a first step; they end when the bits of all gradients are
-known.
-"""
+"""Largest number of trial steps before a first step. They end sooner if the bits of all gradients
+are known."""
 _DIVISOR, _DIVISOR_OF_GRADIENT = 1.475, 1.45
-"""Average of the power of two that divides a first moment, or a gradient, in units of s."""
+"""Factors that make up for a division by a power of two in place of s: for a first moment, and for
+a gradient."""
 _FIRST_ROOT = 0.85
-"""Root of the second moment after a first gradient, divided by Adam's root."""
+"""Root of the second moment after a first gradient, as a multiple of Adam's root."""
 _END = 2.0**15
 _LEAST_UNIT = 2.0**-256
 _MOST_BIAS = 1 << 30
@@ -73,46 +74,50 @@ _MOST_LEFT, _MOST_SHIFT, _MOST_DOUBLED = 7, 31, 6
 
 @dataclass(frozen=True)
 class Decays:
-    """The decays of an optimiser's moments."""
+    """The decays of the moments of an optimiser, Adam or RMSprop."""
 
     first: float
     """Decay b1 of the first moment; 0 if there is no first moment."""
     second: float
     """Decay b2 of the second moment."""
     corrected: bool
-    """Whether the rate makes up for moments that began with zeros."""
+    """Whether the learning rate is corrected for moments that began with zeros."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The meaning of the codes of a moment of a tensor."""
+    """The scale of the int16 codes of a moment, for one tensor."""
 
     unit: float
-    """Code that stands for one."""
+    """The code, with a fraction, that stands for the number one."""
     bound: float
     """The largest magnitude that a code may have."""
 
     def decayed(self, decay: float) -> Scale:
-        """Return the scale of the same codes after a decay."""
+        """Return the scale after a decay, for which the codes stay the same."""
         return replace(self, unit=self.unit / decay)
 
     def halved(self, times: int) -> Scale:
-        """Return the scale after codes were halved `times` times; negative `times` double them."""
+        """Return the scale after codes were halved `times` times; if negative, they were
+        doubled.
+        """
         return Scale(self.unit * 2.0**-times, self.bound * 2.0**-times)
 
     def surveyed(self, bits: int) -> Scale:
-        """Return the scale with a bound for codes of `bits` bits; a survey reports SURVEYED_BITS or
-        more.
+        """Return the scale with the bound that a survey of the codes has found.
+
+        `bits`: bits of the largest code. A survey reports at least SURVEYED_BITS.
         """
         return replace(self, bound=min(self.bound, 2.0 ** max(bits, SURVEYED_BITS)))
 
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales of the gradients of a tensor and of their moments."""
+    """The scales of a tensor's gradients and of their moments."""
 
     gradient: int
-    """Fraction bits of the gradients. With these the last gradients had GRADIENT_BITS bits."""
+    """Fraction bits of the gradients, chosen so that the last gradients would have GRADIENT_BITS
+    bits."""
     first: Scale
     root: Scale
 
@@ -124,7 +129,7 @@ class Scales:
         return cls(gradient, Scale(first, 0.0), Scale(root, 0.0))
 
     def check(self) -> None:
-        """Raise TrainingError if numbers from a file are out of range."""
+        """Raise TrainingError if the scales, which come from a file, are out of range."""
         whole("gradient of scales", self.gradient, *MOMENT_BITS)
         for scale in (self.first, self.root):
             if not (_LEAST_UNIT <= scale.unit <= 1 / _LEAST_UNIT and 0 <= scale.bound <= _END):
@@ -139,18 +144,20 @@ class Moments:
     """Codes of the first moments of each tensor; empty if there is no first moment."""
     roots: tuple[Codes, ...]
     scales: tuple[Scales, ...]
-    """Scales of each tensor; empty before the first update."""
+    """Scales of the moments of each tensor; empty before the first update."""
     updates: int
     decays: Decays
 
 
 class MomentStep:
-    """The numbers of an update of a tensor: update `number`, from 1, with scales from before it.
+    """The numbers that the update of one tensor needs.
 
-    `factor`: from a sum without fraction bits to a gradient; `rate`: the learning rate. Sums become
-    codes of gradients, and additions to codes of first moments, by the multipliers of two entries.
-    Both have one shift: the fraction bits of the sums, and `right` more. Gradients are cut off at
-    `most`, where it is not None.
+    `number`: number of the update, from 1. `before`: the scales before it. `factor`: from a sum
+    without fraction bits to a gradient. `rate`: the learning rate.
+
+    Sums become codes of gradients, and additions to codes of first moments, by the multipliers of
+    two entries. Both have one shift: the fraction bits of the sums, and `right` more. Gradients are
+    cut off at `most` if it is not None.
     """
 
     def __init__(
@@ -170,15 +177,15 @@ class MomentStep:
         root = before.root.decayed(sqrt(decays.second))
         root, self.root_halved = _with_room(root, self._root_grown(root, largest))
         self.scales = Scales(before.gradient, first, root)
-        """Scales with which codes are added to. `first_halved` and `root_halved` are how often
-        codes are halved before; negative numbers double them."""
+        """Scales of the codes when the update adds to them. Before that, codes are halved
+        `first_halved` and `root_halved` times; negative numbers double them."""
         self._gradient = factor * 2.0**before.gradient
         self._first = factor * (1 - decays.first) * first.unit if decays.first else 0.0
         _, self.right = multiplier(max(self._gradient, self._first))
         _, self._wanted_right = multiplier(factor)
 
     def after(self, told: int) -> Scales:
-        """Return the scales after the step, which has reported the largest gradient's bits."""
+        """Return the scales after the step. `told`: reported bits of the largest gradient."""
         wanted = self.wanted(told)
         largest, scales = 2.0 ** (GRADIENT_BITS - wanted), self.scales
         first = self._first_grown(scales.first, largest)
@@ -190,26 +197,30 @@ class MomentStep:
         )
 
     def wanted(self, told: int) -> int:
-        """Return the number of fraction bits with which the code of the tensor's largest gradient
-        would have GRADIENT_BITS bits.
+        """Return the fraction bits with which the tensor's largest gradient would have
+        GRADIENT_BITS.
+
+        `told`: reported bits of this gradient.
         """
         least, most = MOMENT_BITS
         if self._most is not None:
-            # Gradients beyond the limit need no codes, so the limit has GRADIENT_BITS at least.
+            # Gradients beyond the limit need no codes, so the limit has at least GRADIENT_BITS
+            # bits.
             least = GRADIENT_BITS - frexp(self._most)[1]
         return min(max(GRADIENT_BITS - told - self.right + self._wanted_right, least), most)
 
     @property
     def gradient_entry(self) -> Entry:
-        """The parameter entry that makes codes of gradients of sums; its shift comes from a
+        """The parameter entry that turns sums into codes of gradients; the shift is in a
         register.
         """
         return self._shared(self._gradient)
 
     @property
     def first_entry(self) -> Entry:
-        """The parameter entry that makes additions to the codes of first moments, with the same
-        shift.
+        """The parameter entry that turns sums into additions to the codes of first moments.
+
+        The shift is in the same register as for gradients.
         """
         return self._shared(self._first)
 
@@ -229,18 +240,21 @@ class MomentStep:
 
     @property
     def ratio_entry(self) -> Entry:
-        """The entry of the quotient of the code of a gradient and 2^b, for RATIO_BITS."""
+        """The parameter entry for the quotient of a gradient's code and 2^b, with RATIO_BITS."""
         return _entry(self._ratio, RATIO_BITS - QUOTIENT_BITS)
 
     @property
     def root_entry(self) -> Entry:
-        """The parameter entry that makes the addition to the code of s, from |g| / s times |g|."""
+        """The parameter entry for the addition to the code of s, made of |g| / s times |g|."""
         scale = (1 - self._decays.second) / sqrt(2) * self._ratio
         return _entry(scale, -RATIO_BITS, _offset(self._number))
 
     def update_entry(self, bits: int) -> Entry:
-        """Return the entry of the quotient of the code of a first moment, or gradient, and 2^b, for
-        the addition to masters of `bits`."""
+        """Return the parameter entry for the addition to masters with `bits` fraction bits.
+
+        The addition is made of the quotient of 2^b and the code of a first moment, or of a
+        gradient.
+        """
         b1, b2, t = self._decays.first, self._decays.second, self._number
         ratio = self.scales.root.unit / self.scales.first.unit if b1 else self._ratio
         divisor = _DIVISOR if b1 else _DIVISOR_OF_GRADIENT
@@ -250,7 +264,9 @@ class MomentStep:
         return _entry(scale, bits - QUOTIENT_BITS, _offset(t))
 
     def _first_grown(self, scale: Scale, largest: float) -> float:
-        """Return the bound of codes after a gradient of this magnitude."""
+        """Return the bound of the codes of a first moment after a gradient of magnitude
+        `largest`.
+        """
         return scale.bound + (1 - self._decays.first) * scale.unit * largest
 
     def _root_grown(self, scale: Scale, largest: float) -> float:
@@ -258,7 +274,7 @@ class MomentStep:
 
     @property
     def _ratio(self) -> float:
-        """The unit of s over the unit of a gradient."""
+        """The code of s for a number, divided by the code of a gradient for the same number."""
         return self.scales.root.unit * 2.0**-self.scales.gradient
 
     def _shared(self, scale: float) -> Entry:
@@ -266,22 +282,24 @@ class MomentStep:
 
 
 def limit(decays: Decays) -> int:
-    """Return the largest |g| / s that counts, of RATIO_BITS."""
+    """Return the largest |g| / s that counts, as a code with RATIO_BITS fraction bits."""
     return round(_FIRST_ROOT * sqrt(2 / (1 - decays.second)) * 2**RATIO_BITS)
 
 
 def raised(told: int, bits: int, shift: int) -> int:
-    """Raise a report of a step to the bits of the largest of some sums, less their shift.
+    """Return a report of a gradient's bits, raised to the bits of the largest of some sums.
 
-    An exponent register holds each number in between.
+    `shift` is subtracted from the bits of the sums. All numbers are limited to the range of an
+    exponent register, as on the machine.
     """
     return held(max(held(told + shift), bits) - shift)
 
 
 def halving(times: int, number: int) -> Entry:
-    """Return the entry that halves codes so often in update `number`, or doubles them.
+    """Return the parameter entry that halves codes `times` times in update `number`.
 
-    Halves go up and down in turn: otherwise a code of one would be halved to one for ever.
+    A negative `times` doubles them. Halves are rounded up and down in turn: otherwise a code of one
+    would be halved to one for ever.
     """
     if times < 0:
         return Entry(left=1 - times)
@@ -289,8 +307,10 @@ def halving(times: int, number: int) -> Entry:
 
 
 def _with_room(scale: Scale, bound: float) -> tuple[Scale, int]:
-    """Halve codes until `bound`, the magnitude that they may grow to, fits int16; double small
-    codes."""
+    """Return a scale with room for codes up to `bound`, and how often codes are halved for it.
+
+    Small codes are doubled, for which the number is negative.
+    """
     times = frexp(bound / _END)[1]
     small = KEPT_BITS - FULL_BITS
     times = times if times >= 0 else max(min(times - small, 0), -_MOST_DOUBLED) if bound else 0
@@ -298,21 +318,24 @@ def _with_room(scale: Scale, bound: float) -> tuple[Scale, int]:
 
 
 def _entry(scale: float, bits: int, offset: float = 0.0) -> Entry:
-    """Return the entry of 2^`bits` times `scale`, with an offset in units of the result."""
-    # Float32 is used so that the last places of a computer's functions change nothing.
+    """Return the parameter entry that multiplies with `scale` * 2^`bits`.
+
+    `offset` is added before the rounding, in units of the result.
+    """
+    # Float32 is used so that results do not depend on the last places of a computer's functions.
     fraction, exponent = frexp(scale)
     q, right = multiplier(float(np.float32(fraction)))
     right -= exponent + bits
     if right > _MOST_SHIFT:
         q, right = q >> min(right - _MOST_SHIFT, _MOST_SHIFT), _MOST_SHIFT
     left, right = min(max(-right, 0), _MOST_LEFT), max(right, 0)
-    # The number is rounded towards zero: zeros stay zeros with every offset.
+    # The offset is rounded towards zero, so that zeros stay zeros with every offset.
     bias = int(offset * 2.0 ** (31 + right - left) / q) if q else 0
     return Entry(q, right, left, min(max(bias, -_MOST_BIAS), _MOST_BIAS))
 
 
 def _offset(number: int) -> float:
-    """Return the van der Corput number of a step, less one half."""
+    """Return the van der Corput number of a step, less one half: an offset for rounding."""
     found, place = 0.0, 0.5
     while number:
         found += place * (number & 1)

@@ -2,7 +2,7 @@
 """Moves lines of maps into other orders: taps of windows, zeros between pixels, flattened maps.
 
 An instruction Pool with one tap moves lines within the buffer, and leaves zeros for pixels outside
-the map. Other orders pass through host memory, where lines can be written apart.
+the map. For other orders, lines are written to host memory at a distance and read again.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from systola.training.windows import Window
 from systola.training.writer import NARROW, NARROWING, ONE, WIDE, Entry, Writer, shifted
 
 _MOST_MAPS = 4095
-"""Largest number of maps of one Pool."""
+"""Largest number of maps of one Pool instruction."""
 _HALF_RANGE = 1 << 6
-"""High byte of the int16 number 2^14."""
+"""High byte of the int16 number 2^14; the low byte is zero."""
 
 
 def tap(
     writer: Writer, source: int, target: int, maps: int, window: Window, place: tuple[int, int]
 ) -> None:
-    """Write the pixel of one tap of each window, for `maps` maps one after the other."""
+    """Write the pixel under one tap of each window, for `maps` maps one after the other."""
     top, left = (at - before for at, before in zip(place, window.before, strict=True))
     _pool(writer, source, target, maps, window, (1, 1), (top, left), Reduction.SUM)
 
@@ -38,13 +38,15 @@ def largest(writer: Writer, source: int, target: int, maps: int, window: Window)
 
 
 def means(writer: Writer, source: int, target: int, maps: int, window: Window) -> None:
-    """Write the mean of each window, with halves upwards, for `maps` maps one after the other."""
+    """Write the mean of each window, halves rounded upwards, for `maps` maps one after the
+    other.
+    """
     entry = mean_entry(window)
     _pool(writer, source, target, maps, window, window.kernel, (0, 0), Reduction.SUM, entry)
 
 
 def mean_entry(window: Window) -> Entry:
-    """Return the parameter entry that makes a mean of the sum of a window."""
+    """Return the parameter entry that divides the sum of a window by its number of taps."""
     q, right = multiplier(1 / window.taps)
     return shifted(right, multiplier=q)
 
@@ -86,11 +88,11 @@ def spread(
     window: Window,
     hosts: tuple[int, int],
 ) -> None:
-    """Put taps of windows into place in whole maps: the reverse of `tap`.
+    """Put the pixels of taps back into whole maps: the reverse of `tap`.
 
-    `parts`: the place of each tap in its window, and its lines. The windows lie side by side, from
-    the first pixel on. `hosts`: two places in host memory with as many lines as the maps. Pixels
-    that no part has keep the numbers that `hosts` held before.
+    `parts`: the place of each tap in its window, and the lines of the tap. The windows lie side by
+    side, from the first pixel on. `hosts`: two places in host memory with as many lines as the
+    maps. Pixels that belong to none of these taps keep the numbers that `hosts` held before.
     """
     pitch, size = writer.layout.pitch, writer.config.cols
     (apart, beside), width = window.stride, window.out[1]
@@ -161,10 +163,10 @@ def _by_sample(writer: Writer, line: int, blocks: int) -> dict[str, int]:
 def ones(
     writer: Writer, lines: range, exponent: Exponent, *, wide: bool = False, zero: bool = False
 ) -> None:
-    """Write 2^f, f being `exponent`, into the first channel of each line, with zeros elsewhere.
+    """Write lines with the input of a bias: 2^f in the first channel, zeros elsewhere.
 
-    With `wide` each pair of lines has an int16 2^f. With `zero` all lines are zeros, for a stage
-    without biases.
+    f is `exponent`. With `wide` each pair of lines has 2^f as int16. With `zero` all lines are
+    zeros, for a stage without biases.
     """
     pairs = np.zeros((writer.config.cols, 2, writer.config.cols), np.int8)
     pairs[:, 1, 0] = _HALF_RANGE
@@ -174,11 +176,13 @@ def ones(
 def turned_ones(
     writer: Writer, lines: range, exponent: Exponent, *, wide: bool = False, zero: bool = False
 ) -> None:
-    """Write 2^f, f being `exponent`, transposed: into all channels of the first line of each tile.
+    """Write transposed lines with the input of a bias: 2^f in all channels of each tile's first
+    line.
 
-    A tile has C lines, and pairs of lines where `wide`. Narrow lines are for the backward pass,
-    wide lines for the forward pass. Either leaves alone the register with a shift that is needed on
-    its way.
+    f is `exponent`. A tile has C lines, or C pairs of lines if `wide`. Narrow lines are for the
+    backward pass, wide lines for the forward pass. Narrow lines overwrite exponent register SHIFT,
+    and wide lines register SPARE. So the pass keeps the shift that it has in the other of these
+    registers.
     """
     pairs = np.zeros((writer.config.cols, 2, writer.config.cols), np.int8)
     pairs[0, 1] = _HALF_RANGE
@@ -194,9 +198,10 @@ def _doubled(
     wide: bool,
     zero: bool,
 ) -> None:
-    """Write 2^14 with 14 - f bits less, f being `exponent`, and copy it up to the last line.
+    """Write a tile that has 2^f where `pairs` has 2^14, and copy it up to the last line.
 
-    `pairs`: the tile with 2^14 in its places. Exponent register `register` gets the shift.
+    f is `exponent`. `pairs`: a tile of int16 numbers. Exponent register `register` gets the shift
+    from 2^14 to 2^f.
     """
     size = writer.config.cols
     given = writer.constant(pairs.reshape(2 * size, -1))
@@ -209,7 +214,7 @@ def _doubled(
 
 
 def repeat(writer: Writer, lines: range, done: int) -> None:
-    """Fill lines with copies of the first `done` lines."""
+    """Fill a region of the buffer with copies of its first `done` lines."""
     while done < len(lines):
         rows = min(done, len(lines) - done)
         writer.copy(lines.start, lines.start + done, rows, ONE, NARROW)
@@ -217,13 +222,13 @@ def repeat(writer: Writer, lines: range, done: int) -> None:
 
 
 def add(writer: Writer, lines: range, others: range) -> None:
-    """Add int8 lines `others` to `lines`, in the place of `lines`."""
+    """Add int8 lines `others` to `lines`; the sums replace `lines`."""
     at = (lines.start, others.start, lines.start, len(lines), ONE, NARROW)
     writer.vector(Operation.ADD, *at, scales=(1 << 11, 1 << 11))
 
 
 def subtract(writer: Writer, a: int, b: int, target: int, rows: int, table: int | None) -> None:
-    """Write int8 a - b, looked up in a table if there is one."""
+    """Write int8 a - b, or the result of a table for each difference."""
     function = Function.NONE if table is None else Function.TABLE
     writer.vector(
         *(Operation.SUBTRACT, a, b, target, rows, ONE, NARROW),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of Keras for losses and metrics, in any case and spelling that Keras has for them."""
+"""Finds losses and metrics by Keras's names, in any case and spelling that Keras has for them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from systola.training.loss import BINARY, LOSSES
 
 SPARSE, CATEGORICAL = "sparse_categorical_crossentropy", "categorical_crossentropy"
 _LONG = {"mse": "mean_squared_error", "mae": "mean_absolute_error"}
-"""Long names of Keras for short ones."""
+"""Keras's long names of losses and metrics by their short names."""
 _ERRORS = ("mse", "mae")
 ACCURACIES = ("accuracy", "acc")
-"""Short names of the accuracy that goes with a loss."""
+"""Short names that stand for the accuracy that goes with a loss."""
 OWN_ACCURACY = {
     SPARSE: "sparse_categorical_accuracy",
     CATEGORICAL: "categorical_accuracy",
@@ -27,16 +27,18 @@ METRICS: Mapping[str, tuple[str, ...]] = {
     BINARY: (*ACCURACIES, OWN_ACCURACY[BINARY], *_ERRORS),
     "mse": (*ACCURACIES, "categorical_accuracy", "binary_accuracy", *_ERRORS),
 }
-"""Metrics that go with each loss."""
+"""Names of the metrics that go with each loss."""
 
 
 def loss_name(given: object) -> str:
-    """Return the name in LOSSES; raise TrainingError for an unknown loss."""
+    """Return the name that a loss has in LOSSES; raise TrainingError for an unknown loss."""
     return _known("loss", given, LOSSES, "")
 
 
 def metric_name(given: object, loss: str) -> str:
-    """Return the name in METRICS[loss]; raise TrainingError for an unknown metric."""
+    """Return the name that a metric has in METRICS[loss]; raise TrainingError for an unknown
+    metric.
+    """
     return _known("metric", given, METRICS[loss], f" with loss {loss}")
 
 

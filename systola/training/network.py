@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Translates a trained network for the compiler, which takes it for any machine.
+"""Translates a trained network for the compiler, which compiles it for any machine.
 
-The int8 weights and the exponents stay as they are. The stages and all results are equal to a
-prediction. They are products of the trained weights, shifted as in training, and int16 logits.
+The int8 weights and the fraction bits stay as they are. So all results have the bytes of predict().
+They are made of the trained weights, shifted as in training, and the logits are int16.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from systola.training.writer import HALF
 
 
 def translate_trained(content: bytes) -> Translation:
-    """Return the network of a file that Sequential.save has written.
+    """Return the translated network of a file that Sequential.save has written.
 
     `content`: the bytes of the file. Raises ModelError for anything else, and for a network that
     has never been trained.
@@ -166,7 +166,7 @@ class _Translator:
     def _lstm(
         self, number: int, stage: Stage, lstm: Recurrence, source: Value, bits: int
     ) -> tuple[Value, int]:
-        """Add an LSTM; return its states as the next stage takes them, and their fraction bits.
+        """Append an LSTM; return the value that the next stage takes, and its fraction bits.
 
         `bits`: the fraction bits of the source, unless the source is words.
         """
@@ -301,13 +301,13 @@ def _window(window: OurWindow) -> Window:
 
 
 def _weights(masters: NDArray[np.int16]) -> NDArray[np.int8]:
-    """Return masters as int8 weights, as the array multiplies with: rounded, halves upwards."""
+    """Return masters rounded to int8 weights, halves upwards, as the array multiplies with them."""
     rounded = (masters.astype(np.int32) + (1 << MASTER_SHIFT - 1)) >> MASTER_SHIFT
     return np.clip(rounded, -128, 127).astype(np.int8)
 
 
 def _mean(window: OurWindow) -> Requantisation:
-    """Return the requantisation that makes means of the sums of windows."""
+    """Return the requantisation that makes the means of windows from their sums."""
     entry = mean_entry(window)
     shift = entry.left - entry.right
     return scalar_requantisation(entry.multiplier, shift, rounding=Rounding.SINGLE)
@@ -324,14 +324,14 @@ def _halved(count: int, right: int) -> Requantisation:
 
 
 def _divided(masters: NDArray[np.int16], right: int) -> NDArray[np.int16]:
-    """Return int16 masters divided by 2^right, halves upwards, cut off at the ends of int16."""
+    """Return int16 masters divided by 2^right, halves upwards, limited to the range of int16."""
     wide = masters.astype(np.int64)
     moved = (wide + (1 << right >> 1)) >> right if right > 0 else wide << -right
     return np.clip(moved, -(1 << 15), (1 << 15) - 1).astype(np.int16)
 
 
 def _shifts(count: int, right: int) -> NDArray[np.int32]:
-    """Return shifts that shift by `right` bits to the right, together with the multiplier HALF.
-    HALF shifts by one bit.
+    """Return the shifts that, with the multiplier HALF, divide by 2^right; HALF shifts by
+    one bit.
     """
     return np.full(count, min(max(1 - right, -MAX_RIGHT), MAX_LEFT), np.int32)

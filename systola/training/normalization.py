@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of BatchNormalization: codes of means, variances and their roots.
+"""Computes the numbers of BatchNormalization: codes of means, variances and their roots.
 
-A network has two stages for it. The first one, without weights, makes (x - mean) / root(variance +
-epsilon) of its inputs x. The second one is a DepthwiseConv2D of size 1: gamma is its kernel, beta
-its biases.
+A network has two stages for a BatchNormalization. The first stage, without weights, makes (x -
+mean) / root(variance + epsilon) of its inputs x. The second stage is a DepthwiseConv2D of size 1:
+gamma is its kernel, beta its biases.
 
 The mean is int16 with MEAN_BITS more fraction bits than x. For the variance x - mean is measured,
-and has 8 bits. The variance is the mean of its squares, int16 with one fraction bit more than these
-squares have. Epsilon is added, and the reciprocal root has as many bits as fit the largest one of
-all channels. The results are x times the root, less the product of mean and root.
+and narrowed to 8 bits. The variance is the mean of the squares of x - mean, int16 with one fraction
+bit more than these squares have. Epsilon is added. The reciprocal root has as many bits as fit the
+largest root of all channels. The results are x times the root, less the product of mean and root.
 """
 
 from __future__ import annotations
@@ -26,25 +26,24 @@ from systola.training.stages import Stage
 from systola.training.writer import Entry, shifted
 
 MEAN_BITS = 6
-"""Number of fraction bits that means have more than the numbers of which they are means."""
+"""Number of fraction bits that a mean has more than the numbers that it is made of."""
 UNIT_BITS = 13
-"""Number of fraction bits of the int16 code of 1 that codes are multiplied with, before a mean is
-subtracted.
-"""
+"""Number of fraction bits of the int16 code of 1. Inputs are multiplied with this code before a
+mean is subtracted."""
 LESS = -(1 << (UNIT_BITS - MEAN_BITS))
-"""The int8 factor that means are multiplied with to be subtracted."""
+"""The int8 factor of a mean when it is subtracted."""
 ROOT_BITS = 20
-"""Fraction bits of reciprocal roots, without the shift with which the largest one fits int16."""
+"""Fraction bits of reciprocal roots, before the shift with which the largest root fits int16."""
 FLOOR = -64
-"""Bias with which a shift of seven bits rounds down."""
+"""Bias of a parameter entry with which a shift of seven bits rounds down."""
 OFFSET_ENTRY = shifted(UNIT_BITS - 1)
-"""Entry that makes an offset, which LESS multiplies, of the product of mean and root."""
+"""Parameter entry that makes an offset, which is later multiplied with LESS, of the product of mean
+and root."""
 MOST_ROWS = (1 << 17) - 1
-"""Largest number of rows of a batch: the sum of as many squares of int8 still fits in 32 bits."""
+"""Largest number of rows of a batch. The sum of as many squares of int8 still fits 32 bits."""
 _ROOM = 10
-"""Largest number of bits of the code of epsilon, so that it fits an int16 beside the largest
-variance.
-"""
+"""Largest number of bits of the code of epsilon, with which its sum with the largest variance fits
+int16."""
 _EPSILON_BITS = 13
 _CODE = (1 << 15) - 1
 
@@ -53,20 +52,20 @@ Wide = NDArray[np.int16]
 
 
 def mean_entry(count: int) -> Entry:
-    """Return the entry that turns the sum of `count` codes into their mean."""
+    """Return the parameter entry that turns the sum of `count` codes into their mean."""
     return _divided(count, MEAN_BITS)
 
 
 def variance_entry(count: int) -> Entry:
-    """Return the entry that turns the sum of `count` squares into a variance."""
+    """Return the parameter entry that turns the sum of `count` squares into a variance."""
     return _divided(count, 1)
 
 
 def slope_entry(count: int) -> tuple[int, int]:
-    """Return multiplier and shift that turn the sum of `count` products of gradient and result into
-    their mean.
+    """Return multiplier and shift that turn a sum of products into their mean.
 
-    Twice the fraction bits of the results are to be added to the shift.
+    There are `count` products of a gradient and a result. Twice the fraction bits of the results
+    are to be added to the shift.
     """
     q, right = multiplier(1 / count)
     return q, right - UNIT_BITS
@@ -78,23 +77,25 @@ def _divided(count: int, bits: int) -> Entry:
 
 
 def most_spread_bits(epsilon: float) -> int:
-    """Return the largest number of fraction bits of x - mean with which epsilon fits beside the
-    variance.
+    """Return the largest number of fraction bits that x - mean may have.
+
+    With more bits the code of epsilon would not fit beside the variance.
     """
     return floor((_ROOM - log2(epsilon)) / 2)
 
 
 def epsilon_code(epsilon: float) -> tuple[int, int]:
-    """Return an int16 code of epsilon, and its fraction bits."""
+    """Return an int16 code of epsilon, and the number of its fraction bits."""
     bits = fraction_bits(epsilon, (1 << _EPSILON_BITS) - 1)
     return int(codes(np.array(epsilon), bits, np.int16)), bits
 
 
 def root_tables() -> tuple[NDArray[np.int8], NDArray[np.int8]]:
-    """Return tables of 2^(p >> 1) for the powers of two 2^p, p from 0 to 14.
+    """Return two tables that give 2^(p >> 1) for a power of two 2^p, p from 0 to 14.
 
-    The first one takes 2^p / 128, rounded down and cut off at 127, and gives an eighth; the second
-    one takes 2^p, cut off at 127. Either gives zero for powers of the other one.
+    The first table takes 2^p / 128, rounded down and limited to 127, and gives an eighth of the
+    result. The second table takes 2^p, limited to 127. Each table gives zero for the powers that
+    the other table is for.
     """
     high, low = (np.zeros(256, np.int8) for _ in range(2))
     for power in range(15):
@@ -109,17 +110,17 @@ def root_tables() -> tuple[NDArray[np.int8], NDArray[np.int8]]:
 
 @dataclass(frozen=True)
 class Measured:
-    """The means and variances of a batch, which a step has measured."""
+    """The means and variances of a batch, as codes that a step has measured."""
 
     mean: Wide
     variance: Wide
     bits: int
-    """Fraction bits of the inputs."""
+    """Number of fraction bits of the inputs x."""
     spread_bits: int
-    """Fraction bits of x - mean."""
+    """Number of fraction bits of x - mean."""
 
     def numbers(self) -> Floats:
-        """Return means and variances, (2, channels)."""
+        """Return means and variances as float32 numbers, (2, channels)."""
         means = self.mean / 2.0 ** (self.bits + MEAN_BITS)
         return np.stack((means, self.variance / 2.0 ** (2 * self.spread_bits + 1))).astype(
             np.float32
@@ -129,9 +130,9 @@ class Measured:
 def moved(
     stages: Sequence[Stage], before: Sequence[Floats], found: Sequence[Measured]
 ) -> tuple[Floats, ...]:
-    """Return moving means and variances, (2, channels) of each stage, after a step.
+    """Return the moving means and variances of all stages after a step, (2, channels) each.
 
-    `found`: the means and variances of the stages that are not frozen.
+    `found`: the measured means and variances of the stages that are not frozen.
     """
     rules = [stage.normalized for stage in stages if stage.normalized]
     measured = iter(found)
@@ -148,7 +149,7 @@ def moved(
 
 @dataclass(frozen=True)
 class Resting:
-    """The codes with which a network that learns nothing normalises: x root - offset."""
+    """The codes with which a network that learns nothing normalises inputs x: x root - offset."""
 
     root: Wide
     root_bits: int
@@ -157,7 +158,7 @@ class Resting:
 
 
 def resting(stage: Stage, statistics: Floats) -> Resting:
-    """Return the codes for moving means and variances."""
+    """Return the codes of root and offset for moving means and variances."""
     assert stage.normalized
     mean, variance = statistics.astype(np.float64)
     root = 1 / np.sqrt(np.maximum(variance, 0) + stage.normalized.epsilon)
@@ -168,11 +169,11 @@ def resting(stage: Stage, statistics: Floats) -> Resting:
 
 
 _MOST_BITS = 30
-"""Largest number of fraction bits of these codes."""
+"""Largest number of fraction bits of the codes of root and offset."""
 
 
 def check_rows(stages: Sequence[Stage], count: int) -> None:
-    """Raise TrainingError for a batch with too many rows to normalise."""
+    """Raise TrainingError if a batch of `count` samples has too many rows to normalise."""
     for stage in stages:
         if stage.normalized and (rows := count * prod(stage.map)) > MOST_ROWS:
             raise TrainingError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keras's names that training does not have, each with advice for doing without it."""
+"""Lists Keras's names that training does not have, each with advice for doing without it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from systola.training.schedules import Schedule, check_rate
 
 ROUNDINGS = ("nearest", "stochastic")
 _LEAST_DECAY, _MOST_FIRST, _MOST_SECOND = 0.5, 0.99, 0.9999
-"""Least value of the decay of a moment, and largest values for first and second moments."""
+"""Least value of a moment's decay, and its largest value for first and for second moments."""
 _MOST_MOMENTUM = 0.999
 """The largest momentum: beyond it, too few of the 16 bits of a velocity are left for updates."""
 
@@ -32,7 +32,7 @@ OFF = {
     "loss_scale_factor": Only((None,), "gradients have an exponent of their own"),
     "gradient_accumulation_steps": Only((None,), "take a larger batch"),
 }
-"""Arguments of Keras's optimisers that must have the values with which they do nothing."""
+"""Arguments of Keras's optimisers that are accepted only with the value that changes nothing."""
 _OFF_ADAPTIVE = {name: rule for name, rule in OFF.items() if name != "nesterov"} | {
     "epsilon": Only((1e-7, 1e-8), "the last places of the moments stand for it")
 }
@@ -43,7 +43,7 @@ _OFF_ADAM = {
 
 
 def _check_decay(optimizer: object, name: str, most: float) -> None:
-    """Make a decay a float; raise TrainingError if it is out of range."""
+    """Make the field of a moment's decay a float; raise TrainingError if it is out of range."""
     value = real(name, getattr(optimizer, name))
     if not _LEAST_DECAY <= value <= most:
         raise TrainingError(f"{name} must be {_LEAST_DECAY} to {most}, not {value}")
@@ -51,7 +51,7 @@ def _check_decay(optimizer: object, name: str, most: float) -> None:
 
 
 def _keep_weight_decay(optimizer: object, given: object) -> None:
-    """Make a decay of weights a float; raise TrainingError if it is out of range."""
+    """Make the field of a weight decay a float; raise TrainingError if it is out of range."""
     if given is None:
         return
     value = real("weight_decay", given)
@@ -90,11 +90,11 @@ class SGD:
 
     @property
     def decays(self) -> None:
-        """None, as there are no moments."""
+        """None, as SGD has no moments."""
 
     @property
     def clip(self) -> None:
-        """None, as gradients are not cut off."""
+        """None, as SGD does not cut gradients off at a norm."""
 
     @property
     def stochastic(self) -> bool:
@@ -103,7 +103,7 @@ class SGD:
 
 
 class _Adaptive:
-    """The settings of SGD that an optimiser with moments does not have."""
+    """Settings of SGD, fixed for optimisers with moments, which do without them."""
 
     momentum: ClassVar[float] = 0.0
     stochastic: ClassVar[bool] = False
@@ -141,7 +141,7 @@ class Adam(_Adaptive):
 
     @property
     def clip(self) -> Clip | None:
-        """Norm at which gradients are cut off; None for no limit."""
+        """Norm at which gradients are cut off; None if they are not."""
         norm = self.global_clipnorm if self.clipnorm is None else self.clipnorm
         return None if norm is None else Clip(norm, together=self.clipnorm is None)
 
@@ -186,7 +186,7 @@ class RMSprop(_Adaptive):
 
     @property
     def clip(self) -> None:
-        """None, as gradients are not cut off."""
+        """None, as RMSprop does not cut gradients off at a norm."""
 
     @property
     def decays(self) -> Decays:
@@ -203,7 +203,7 @@ NAMES: dict[str, Optimizer] = {
     "rmsprop": RMSprop(),
 }
 KINDS = {type(each).__name__: type(each) for each in NAMES.values()}
-"""Classes of optimisers by name."""
+"""Classes of optimisers by their name in lower case."""
 
 
 def optimizer(which: object) -> Optimizer:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the parts that the ways forward and back of a program share."""
+"""Writes the parts that the forward pass and the backward pass of a program share."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ from systola.training.task import INPUTS, SHIFT, Exponent, Task
 from systola.training.writer import HALF, NARROW, ONE, Entry, Writer, shifted
 
 STATE_BITS = 15
-"""Fraction bits of the states that an LSTM gives from step to step."""
+"""Fraction bits of the int16 states that an LSTM gives from step to step."""
 _ADAPTED_ROWS = 256
-"""Least number of rows that are updated together where there are moments."""
+"""Least number of rows of weights that are updated together if the optimiser has moments."""
 PLAIN = HALF, 1
-"""Scale of units that are not scaled: its multiplier, and the number of bits that it loses."""
+"""Scale of units that are left as they are: the multiplier HALF, and the one bit that it loses."""
 COUNTER_REGISTER = 1
-"""Index register with the counter of the masks of a step."""
+"""Number of the index register with the counter of the random masks of a step."""
 
 
 @dataclass
 class Pass:
-    """A record of the lines and exponents that the way forward leaves for the way back."""
+    """A record of the lines and exponents that the forward pass leaves for the backward pass."""
 
     inputs: list[Exponent] = field(default_factory=list[Exponent])
     """Fraction bits of the inputs of each stage."""
     transposed: list[range] = field(default_factory=list[range])
-    """Lines of the inputs of each stage: of a Dense transposed, [chunk][group][input], of a Conv2D
-    as they are."""
+    """Lines with the inputs of each stage. Inputs of a Dense are transposed, [chunk][group][input].
+    Inputs of a Conv2D are maps as the stage takes them."""
     masks: list[range | None] = field(default_factory=list[range | None])
-    """Mask of the units of each stage, which selects the units that pass; None for no mask."""
+    """Lines with the mask of each stage, by which its units pass or not; None if all units pass."""
     routes: list[list[range]] = field(default_factory=list[list[range]])
-    """Masks of each stage with a pooling, one for each tap of its windows: 1 where the tap is the
-    largest. A pooling of means has the mask of its pixels."""
+    """Lines with the marks of each stage's pooling, one region for each tap of the windows. A mark
+    is 1 where the tap is the largest. A pooling of means has the mask of its pixels instead."""
     weights: range = field(default_factory=lambda: range(0))
     """Lines of the weights of the last stage, transposed: [block of inputs][class]."""
 
 
 def adapted_rows(config: Config) -> int:
-    """Return the number of rows that are updated together where there are moments.
+    """Return the number of rows of weights that are updated together if the optimiser has moments.
 
-    Two parts under way have 16 lines of the buffer for each of these rows.
+    The buffer has 16 lines for each of these rows while two parts are under way.
     """
     return max(_ADAPTED_ROWS, config.buffer_lines // 40)
 
 
 def most_blocks(config: Config, task: Task) -> int:
-    """Return how many blocks of inputs are updated together at most.
+    """Return the largest number of blocks of inputs with weights that are updated together.
 
-    Their sums take at most half of the accumulators, so that two parts can be under way. With
-    moments there are fewer blocks, as the buffer has three int16 numbers for each weight. In a pod
-    a core has two of these for its own rows only.
+    Their sums take at most half of the accumulators, so that two parts can be under way. If the
+    optimiser has moments there are fewer blocks, as the buffer then has three int16 numbers for
+    each weight. In a pod a core has two of these numbers for its own rows only.
     """
     rows = config.accumulator_rows // 2
     if task.decays:
@@ -68,7 +68,9 @@ def most_blocks(config: Config, task: Task) -> int:
 
 
 def chunks(config: Config, task: Task, blocks: int) -> list[tuple[int, int]]:
-    """Return the first block and the number of blocks of each part of the inputs of an update."""
+    """Cut the inputs of an update into parts; return the first block and number of blocks
+    of each.
+    """
     most = most_blocks(config, task)
     count = -(-blocks // most)
     size = -(-blocks // count)
@@ -77,7 +79,7 @@ def chunks(config: Config, task: Task, blocks: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Portion:
-    """A run of blocks of the inputs of a Dense."""
+    """A run of blocks of the inputs of a Dense that are updated together."""
 
     first: int
     count: int
@@ -86,7 +88,7 @@ class Portion:
 
 
 def portions(config: Config, task: Task, shape: Shape, number: int) -> list[Portion]:
-    """Return the runs of blocks of the inputs of a Dense, as an update takes them."""
+    """Return the runs of blocks of a Dense's inputs that are updated together."""
     if not takes_state(task.stages, number):
         return [Portion(first, count, False) for first, count in chunks(config, task, shape.inputs)]
     last = shape.inputs - 1
@@ -100,15 +102,14 @@ def units_register(task: Task, number: int) -> int:
 
 
 def most_unit_bits(stage: Stage) -> int:
-    """Return the most fraction bits that the units of a stage can have."""
+    """Return the largest number of fraction bits that the units of a stage can have."""
     return MOST_STATE_BITS if stage.lstm else MOST_INPUT_BITS
 
 
 def accumulated(config: Config, rows: int, count: int) -> list[range]:
-    """Cut blocks, or samples, into parts with sums that fit the accumulators.
+    """Cut `count` blocks, or samples, into parts with sums that fit the accumulators.
 
-    There are `count` blocks with `rows` rows of sums each. Raises NoRoomError where one block does
-    not fit.
+    Each block has `rows` rows of sums. Raises NoRoomError if one block does not fit.
     """
     most = config.accumulator_rows // rows
     if not most:
@@ -117,9 +118,10 @@ def accumulated(config: Config, rows: int, count: int) -> list[range]:
 
 
 def of_samples(blocks: int, samples: int, there: int) -> list[range]:
-    """Find the rows of the samples that are there, in `blocks` blocks of `samples` rows each.
+    """Return the rows that belong to samples, in `blocks` blocks of `samples` rows each.
 
-    The rows of padding must not be measured: their number depends on the array.
+    The first `there` rows of a block belong to samples. Rows of padding must not be measured,
+    because their number depends on the size of the array.
     """
     if there == samples:
         return [range(blocks * samples)]
@@ -127,7 +129,7 @@ def of_samples(blocks: int, samples: int, there: int) -> list[range]:
 
 
 def hidden_scale(rate: float, train: bool) -> tuple[int, int]:
-    """Return the multiplier of the units of a stage, and the bits that it takes from them.
+    """Return the multiplier that makes units, and the number of bits that it takes from them.
 
     In training the multiplier is the scale of Dropout, 1 / (1 - rate).
     """
@@ -143,9 +145,9 @@ def hidden_scale(rate: float, train: bool) -> tuple[int, int]:
 def bits_without_dropout(stage: Stage, code: int) -> int:
     """Return the fraction bits of the units of a stage in a test or prediction.
 
-    `code`: the number that a step leaves in host memory, 2^(m - f). The step had units of f
-    fraction bits, and at most m are possible. A test has no dropout, so its units have the bits
-    that the scale of the dropout takes from a step.
+    `code`: the number that the last step has left in host memory, 2^(m - f). The step had units of
+    f fraction bits, and m is the largest number possible. A test has no dropout, so its units have
+    the bits that the scale of the dropout takes from a step.
     """
     if stage.curve:
         return CURVES[stage.curve].bits
@@ -154,24 +156,25 @@ def bits_without_dropout(stage: Stage, code: int) -> int:
 
 
 def curved_bits(stage: Stage, train: bool) -> int:
-    """Return the fraction bits of the units of a curve, an activation from a table."""
+    """Return the fraction bits of the units of a stage that has a table as activation."""
     if train and stage.rate:
         return scaled_up(stage.curve, stage.rate).bits
     return CURVES[stage.curve].bits
 
 
 def gradient_scale(stage: Stage) -> tuple[int, int]:
-    """Return the multiplier from the gradient of units to the gradient of sums, without the mask.
+    """Return the scale from the gradient of a stage's units to the gradient of its sums.
 
-    The second number is how many bits the multiplier takes.
+    The scale is a multiplier, and the number of bits that it takes. The mask is applied separately.
     """
     q, lost = hidden_scale(stage.rate, True)
     if stage.pool:
-        # A pixel adds up the gradients of the windows that share this pixel. The sum must fit int8.
+        # A pixel adds up the gradients of all windows that have this pixel. The sum must fit int8.
         room = (stage.pool.sharing - 1).bit_length()
         q, lost = q >> room, lost + room
     if stage.average and stage.pool:
-        # A pixel gets a part of the gradient of its window: as more bits, and a factor of 1/2 to 1.
+        # In a pooling of means a pixel gets 1 / taps of its window's gradient. That factor becomes
+        # fraction bits, and a multiplier of 1/2 to 1.
         taps = stage.pool.taps
         more = taps.bit_length() - 1
         q, lost = round(q * (1 << more) / taps), lost - more
@@ -179,20 +182,20 @@ def gradient_scale(stage: Stage) -> tuple[int, int]:
 
 
 def mask_entry(stage: Stage) -> Entry:
-    """Return the entry for the product of a gradient with the mask of a stage."""
+    """Return the parameter entry for the product of a gradient with the mask of a stage."""
     return shifted(SLOPE_BITS - 1) if stage.curve else ONE
 
 
 def sum_bits(task: Task, left: Pass, number: int) -> Exponent:
-    """Return the fraction bits of the sums of a stage."""
+    """Return the fraction bits of the sums of a stage: a constant, plus a register's content."""
     inputs = left.inputs[number]
     return Exponent(inputs.register, inputs.value + task.master_bits[number] - MASTER_SHIFT)
 
 
 class UnitScale:
-    """A scale that makes units of the sums of a stage.
+    """A writer of the scale by which the sums of a stage become int8 units.
 
-    Register SHIFT has the shift of this scale, which is measured or known before.
+    Exponent register SHIFT has the shift of this scale, which is measured or known before.
     """
 
     def __init__(self, writer: Writer, task: Task, left: Pass, number: int, *, train: bool) -> None:
@@ -203,12 +206,12 @@ class UnitScale:
         self._left = left
         self._task = task
         self._register = units_register(task, number)
-        # An LSTM has no sums, but int16 states to begin with.
+        # An LSTM gives int16 states instead of sums.
         self._sums = Exponent(0, STATE_BITS) if stage.lstm else sum_bits(task, left, number)
         if stage.join:
             self._sums = left.inputs[number]
         self.known = bool(task.unit_bits) and not train
-        """Whether the shift is known, so that nothing has to be measured."""
+        """Whether the shift is known, so that no sums have to be measured."""
         bits = task.unit_bits[number] if self.known else most_unit_bits(stage)
         if stage.curve:
             self.known, bits = True, CURVES[stage.curve].sum_bits
@@ -216,19 +219,21 @@ class UnitScale:
         writer.measure(SHIFT, first=self._sums.register, value=value)
 
     def measure(self, row: int, rows: int) -> None:
-        """Measure some of the sums in the accumulators; there may be none."""
+        """Measure some rows of sums in the accumulators; `rows` may be 0."""
         if rows and not self.known:
             at = {"accumulator": row, "rows": rows, "bits": 8}
             self._writer.measure(SHIFT, Source.ACCUMULATORS, **at, first=SHIFT)
 
     def measure_lines(self, line: int, rows: int) -> None:
-        """Measure some int16 lines of the buffer."""
+        """Measure some int16 lines of sums in the buffer."""
         if not self.known:
             at = {"buffer": line, "rows": rows, "bits": 8}
             self._writer.measure(SHIFT, Source.LINES, **at, first=SHIFT)
 
     def end(self) -> None:
-        """Note the fraction bits of the units, after all sums have been measured."""
+        """Put the fraction bits of the units into their register, after all sums have been
+        measured.
+        """
         self._left.inputs.append(Exponent(self._register, 0))
         if self._curved is not None:
             self._writer.measure(self._register, value=self._curved)
@@ -251,11 +256,11 @@ def drop(
     fresh: bool = False,
     step: int = 0,
 ) -> None:
-    """Draw the dropout of a block of a stage.
+    """Draw the random dropout of a block of a stage's units, and write it into the block's mask.
 
-    `lines`: the first line of the block's mask, and of as many lines that are free. The mask
-    already has the mask of a ReLU in it, if the stage has one and the mask is not `fresh`. `step`:
-    a step in time.
+    `lines`: the first line of the mask, and the first of as many free lines. The mask already has
+    the mask of the stage's ReLU, if there is one and the mask is not `fresh`. `step`: the step in
+    time of a recurrent layer.
     """
     mask, random = lines
     stage = task.stages[number]

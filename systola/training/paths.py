@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of files that a user gives: checked before anything is written."""
+"""Checks names of files that a user gives, before anything is written."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from systola.training.errors import TrainingError
 
 
 def check_path(path: str | PathLike[str]) -> Path:
-    """Return the path; raise TrainingError for another type, and for a text that is no path."""
+    """Return a path; raise TrainingError for another type, and for a text that is no path."""
     if not isinstance(path, (str, PathLike)) or "\0" in str(path):  # type: ignore[reportUnnecessaryIsInstance]
         raise TrainingError(f"a path is a text, not {shown(path)}")
     return Path(path)
 
 
 def check_target(path: str | PathLike[str], *, overwrite: bool) -> Path:
-    """Return the path of a file to write.
+    """Return the path of a file that may be written.
 
     Raises TrainingError for a folder, and for an existing file if `overwrite` is False.
     """

@@ -48,33 +48,33 @@ from systola.training.writer import (
 )
 
 COUNTER_STEP = 1 << 12
-"""Amount that a step adds to the counter of the masks."""
+"""Amount by which the counter of the random masks grows in each step of the training."""
 
 
 @dataclass(frozen=True)
 class StepProgram:
-    """A program, with its data in host memory."""
+    """A program, with the data that it needs in host memory."""
 
     code: bytes
-    """Instructions, beginning with Require_Machine and the Set_Register of the counter."""
+    """Bytes of the instructions, which begin with Require_Machine and the Set_Register of the
+    counter."""
     entries: NDArray[np.uint8]
     constants: NDArray[np.uint8]
     tables: NDArray[np.uint8]
     selection: NDArray[np.int8]
-    """Lines that select the gradients of words, (lines, C)."""
+    """Lines that select the gradients of an Embedding's words, (lines, C)."""
     later_shifts: tuple[tuple[int, int, dict[str, int]], ...] = ()
-    """Each Measure that takes the shift of a step: its byte offset in the code, the tensor of the
-    shift, and the operands without the shift."""
+    """Instructions Measure to which the host adds a tensor's shift before each step: byte offset in
+    the code, tensor, and operands without the shift."""
     later_limits: tuple[tuple[int, StepLimit, dict[str, int]], ...] = ()
-    """Each Set_Config_Scale that takes the limit of a step: its byte offset in the code, the source
-    of the limit, and the operands without the limit."""
+    """Instructions Set_Config_Scale with a limit that the host writes before each step: byte offset
+    in the code, source of the limit, and operands without the limit."""
     later_entries: tuple[tuple[int, StepEntry], ...] = ()
-    """Entries with a content that is known only at each step: the number of each, and the source of
-    its content.
-    """
+    """Parameter entries that the host writes before each step: the number of each entry, and the
+    source of its content."""
     owned: tuple[tuple[int, range], ...] = ()
-    """Lines of the masters of each tensor, by its number, beside which the core keeps velocities or
-    moments. No two cores have the same lines."""
+    """Rows of the masters that this core updates, as pairs of a tensor's number and its lines. No
+    other core keeps velocities or moments for these rows."""
 
     def place(
         self,
@@ -83,9 +83,9 @@ class StepProgram:
         step: int = 0,
         numbers: Sequence[MomentStep] = (),
     ) -> bytes:
-        """Put the program into host memory for a step; return the code as it stands there.
+        """Put the program into host memory for training step `step`; return its code for this step.
 
-        `numbers`: the numbers of the step for each tensor, where the optimiser has moments.
+        `numbers`: the numbers of the step for each tensor, if the optimiser has moments.
         """
         entries = self.entries
         if self.later_entries:
@@ -118,7 +118,8 @@ class StepProgram:
 def train_program(
     config: Config, layout: Layout, task: Task, words: NDArray[np.intp] | None = None
 ) -> StepProgram:
-    """Build a training step: the forward pass, loss, backward pass and update for a batch.
+    """Build the program of a training step: forward pass, loss, backward pass and update for a
+    batch.
 
     `words`: the samples, (samples, steps), if there is an Embedding and several turns.
     """
@@ -148,7 +149,7 @@ def train_program(
 def evaluate_program(
     config: Config, layout: Layout, task: Task, words: NDArray[np.intp] | None = None
 ) -> StepProgram:
-    """Build a test: the forward pass without dropout, and the loss of a batch."""
+    """Build the program of a test: the forward pass without dropout, and the loss of a batch."""
     writer = Writer(config, layout)
     if task.turns > 1:
         Step(writer, task, words, train=False).forward().write(train=False)
@@ -162,8 +163,9 @@ def evaluate_program(
 def predict_program(
     config: Config, layout: Layout, task: Task, words: NDArray[np.intp] | None = None
 ) -> StepProgram:
-    """Build a prediction: the forward pass without dropout, and a softmax or sigmoid of the last
-    stage.
+    """Build the program of a prediction: the forward pass without dropout.
+
+    A softmax or sigmoid of the last stage is applied, too.
     """
     writer = Writer(config, layout)
     if task.turns > 1:
@@ -181,10 +183,11 @@ def predict_program(
 def survey_program(
     config: Config, layout: Layout, memories: Sequence[Sequence[int]]
 ) -> StepProgram:
-    """Build a program that measures masters, or their velocities or moments.
+    """Build a program that measures the largest magnitude of each tensor of masters, velocities or
+    moments.
 
-    For a tensor with codes of b bits, b >= 8, the result is 2^(13 - b + 8). `memories`: for each
-    kind of tensor, the places of all tensors.
+    For a tensor with codes of b bits, b >= 8, it leaves 2^(13 - b + 8) in host memory. `memories`:
+    for each kind of tensor, the places of all tensors.
     """
     writer = Writer(config, layout)
     one = np.zeros((2, layout.size), np.int8)
@@ -197,7 +200,7 @@ def survey_program(
         total = 2 * shape.units * shape.lines
         floor = {"value": 0}
         if not total:
-            writer.measure(SPARE)  # a join has no weights to be measured
+            writer.measure(SPARE)  # an Add or Concatenate has no weights
         for first, lines in _portions(total, places):
             writer.read(place + first * layout.pitch, lines)
             rows = len(lines) // 2
@@ -213,7 +216,7 @@ def survey_program(
 def rescale_program(
     config: Config, layout: Layout, memories: Sequence[tuple[int, int, Entry]]
 ) -> StepProgram:
-    """Build a program that requantises tensors in host memory, each of them by an entry.
+    """Build a program that requantises tensors in host memory, each of them by a parameter entry.
 
     `memories`: the number of each tensor, its place and the entry.
     """
@@ -230,7 +233,7 @@ def rescale_program(
 
 
 def _of_step(later: StepEntry, numbers: Sequence[MomentStep]) -> Entry:
-    """Return the entry of a step, for the `later` one, which has no content of its own."""
+    """Return the parameter entry with the content that a step gives to `later`."""
     found = getattr(numbers[later.tensor], later.name)
     return found if later.bits is None else found(later.bits)
 
@@ -238,7 +241,10 @@ def _of_step(later: StepEntry, numbers: Sequence[MomentStep]) -> Entry:
 def decay_program(
     config: Config, layout: Layout, stages: Sequence[Stage], entry: Entry
 ) -> StepProgram:
-    """Build a program that subtracts from each master that learns the result of `entry` for it."""
+    """Build a program that subtracts a part of each master that learns from the master itself.
+
+    The parameter entry makes the part from the master.
+    """
     writer = Writer(config, layout)
     places = _in_turn(writer)
     part = writer.allocate(writer.config.buffer_lines // 8 * 2)
@@ -266,7 +272,8 @@ def _tell_unit_bits(writer: Writer, stages: Sequence[Stage], kept: Kept | None =
     """
     if not stages:
         return
-    # The constant is 2^(m + 1): a shift by f bits and one makes 2^(m - f) of it.
+    # The constant is 2^(m + 1). Shifted right by f bits and one bit for the multiplier, it is 2^(m
+    # - f).
     ones = np.array([[2 << most_unit_bits(stage)] for stage in stages])
     lines = np.repeat(pairs(ones), writer.layout.size, axis=1)
     source, result = writer.constant(lines), writer.allocate(2 * len(stages))
@@ -282,13 +289,15 @@ def _tell_unit_bits(writer: Writer, stages: Sequence[Stage], kept: Kept | None =
 
 
 def _in_turn(writer: Writer) -> Iterator[range]:
-    """Return two regions of the buffer in turn, as one is written while the other is read."""
+    """Return two regions of the buffer in turn, as one is written while the other one is read."""
     most = writer.config.buffer_lines // 8 * 2
     return cycle([writer.allocate(most) for _ in range(2)])
 
 
 def _portions(total: int, places: Iterator[range]) -> Iterator[tuple[int, range]]:
-    """Yield `total` lines in portions: the number of the first line, and lines of the buffer."""
+    """Yield `total` lines in portions: the number of a portion's first line, and a region of the
+    buffer.
+    """
     first = 0
     while first < total:
         lines = next(places)[: total - first]

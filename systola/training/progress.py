@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress of a training on the terminal."""
+"""Shows the progress of a training on the terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from systola.training.callbacks import Callback, Logs
 
 
 class Progress(Callback):
-    """A bar for each epoch, which stays with its loss and metrics; nothing with `verbose` 0."""
+    """A callback that shows a progress bar for each epoch; with `verbose` 0 it shows nothing.
+
+    The bar of an epoch stays on the terminal, with loss and metrics of the epoch.
+    """
 
     def __init__(self, verbose: int, epochs: int, batches: int) -> None:
         self.batches = batches
@@ -31,7 +34,7 @@ class Progress(Callback):
         self._bar.update()
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Leave the bar on the terminal, with loss and metrics of the epoch."""
+        """End the bar of the epoch, and leave it on the terminal with loss and metrics."""
         assert self._bar is not None
         self._bar.set_postfix_str(_text(logs or {}))
         self._bar.close()

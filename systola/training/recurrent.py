@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the forward pass of an LSTM or GRU, step by step, and of the Embedding before it.
+"""Writes the forward pass of an LSTM or GRU, step by step in time, and of the Embedding before it.
 
 A block of units has a line for each sample. A gate, the cell c and the state h are `rows` lines or
 pairs of lines, [block][sample]. Gates and h have 15 fraction bits. The sums of the gates, and c,
@@ -42,10 +42,10 @@ class Recurrent(GruSteps):
     """A writer of the forward pass of LSTMs and GRUs."""
 
     def write(self, number: int, x: range) -> range:
-        """Write a stage; return its units, and a one for the bias of the next stage.
+        """Write the forward pass of an LSTM or GRU; return its units, with a one for the next bias.
 
-        If the LSTM gives all states, these go to host memory, where the next LSTM takes them. Then
-        the result is empty.
+        If the stage gives all states, they go to host memory, where the next LSTM or GRU takes
+        them. Then the result is empty.
         """
         writer, layout = self._writer, self._writer.layout
         writer.free(x)
@@ -70,7 +70,7 @@ class Recurrent(GruSteps):
         self._left.routes.append([])
 
     def _all_units(self) -> range:
-        """Write all steps, and then the states of all steps as inputs of the next LSTM."""
+        """Write all steps in time, and then the states of all steps as inputs of the next LSTM."""
         number = self._number
         scale = UnitScale(self._writer, self._task, self._left, number, train=self._train)
         self.all_steps(number, scale)
@@ -81,13 +81,13 @@ class Recurrent(GruSteps):
         return range(0)
 
     def all_steps(self, number: int, scale: UnitScale) -> None:
-        """Write all steps of an LSTM, with its inputs in host memory, and measure its states."""
+        """Write all steps of an LSTM, with its inputs in host memory, and measure the states."""
         self._scale = scale
         self._writer.free(self.turn(number))
         self._scale = None
 
     def all_units(self, scale: UnitScale) -> None:
-        """Write the states of all steps as inputs of the next LSTM."""
+        """Write the states of all steps to host memory as int8 inputs of the next LSTM."""
         writer, layout, sizes = self._writer, self._writer.layout, self._sizes
         number, pitch, rows = self._number, layout.pitch, sizes.rows
         state = writer.allocate(2 * rows)
@@ -109,18 +109,23 @@ class Recurrent(GruSteps):
         writer.free(state, units, mask, random)
 
     def begin(self) -> None:
-        """Put the least shift of the states into STATE, before the first state is measured."""
+        """Put the least possible shift into register STATE, before the first state is measured."""
         if self._train:
             self._writer.measure(STATE, value=LEAST_SHIFT)
 
     def end(self) -> None:
-        """Put the fraction bits of all states into STATE, after the last state is measured."""
+        """Put the fraction bits of all states into register STATE, after the last state is
+        measured.
+        """
         if self._train:
             self._agree()
             self._writer.measure(STATE, third=STATE, value=STATE_SHIFT)
 
     def turn(self, number: int) -> range:
-        """Write all steps of a turn, with inputs in host memory; return the last state, int16."""
+        """Write all steps for the samples of a turn; return the last state as int16 lines.
+
+        The inputs of the steps are in host memory.
+        """
         lstm = self._task.stages[number].lstm
         assert lstm
         self._number = number
@@ -128,9 +133,9 @@ class Recurrent(GruSteps):
         return self._steps()
 
     def _embed(self) -> None:
-        """Write the rows of the words of each step to host memory.
+        """Write the embeddings of the words of each step to host memory, as inputs of the LSTM.
 
-        The codes of a row are weights as they are.
+        The int8 weights of an embedding are the codes of the inputs.
         """
         writer, layout, sizes = self._writer, self._writer.layout, self._sizes
         number = len(self._task.stages) + EMBEDDING
@@ -149,7 +154,7 @@ class Recurrent(GruSteps):
         writer.free(tiles, picked, lines)
 
     def _steps(self) -> range:
-        """Write all steps; return the last state, int16."""
+        """Write all steps in time; return the last state as int16 lines."""
         lstm = self._task.stages[self._number].lstm
         if lstm and lstm.gru:
             return self._gru_steps()
@@ -186,7 +191,7 @@ class Recurrent(GruSteps):
         return state
 
     def _agree(self) -> None:
-        """Leave in STATE the largest shift that any core has."""
+        """Put the largest shift that any core has in register STATE into STATE of each core."""
         if self._task.cores > 1:
             self._writer.measure(SHIFT, first=STATE)
             agree(self._writer, self._task, STATE)
@@ -200,11 +205,12 @@ class Recurrent(GruSteps):
         weights: tuple[range, range, range],
         entering: tuple[Entry, int],
     ) -> None:
-        """Write the sums of a gate, and then the results of its function.
+        """Write the sums of a gate, and then the results of its sigmoid or tanh.
 
         - `given`: the inputs, ones for the biases, and the state.
         - `weights`: the kernel, the biases, and the recurrent kernel.
-        - `entering`: the entry for the products with inputs, and the register with its shift.
+        - `entering`: the parameter entry for the products with inputs, and the register with its
+          shift.
         """
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         samples, rows = layout.samples, sizes.rows
@@ -236,7 +242,7 @@ class Recurrent(GruSteps):
         writer.activate(row, line, rows, shifted(bits - CELL_BITS - 1), **how, **ends)
 
     def _cell(self, gates: int, cell: int, *, first: bool) -> None:
-        """Write the cell c = f c + i g; before the first step c is zero."""
+        """Write the cell after a step, c = f c + i g; before the first step c is zero."""
         writer, rows = self._writer, self._sizes.rows
         enter, forget, new = gates, gates + 2 * rows, gates + 3 * 2 * rows
         if not first:
@@ -245,7 +251,7 @@ class Recurrent(GruSteps):
         writer.vector(Operation.MULTIPLY, *at, accumulate=int(not first))
 
     def _units(self, state: range) -> range:
-        """Return the last state as the next stage takes it, int8, with a one for the bias."""
+        """Return the last state as int8 units for the next stage, with a one for the bias."""
         about = self._writer, self._task, self._left, self._number
         scale = UnitScale(*about, train=self._train)
         self.measure(scale, state)
@@ -255,9 +261,9 @@ class Recurrent(GruSteps):
         return units
 
     def units(self, scale: UnitScale, state: range) -> tuple[range, range | None]:
-        """Write the last state as the next stage takes it; return the units and their mask.
+        """Write the last state as units for the next stage; return the units and their mask.
 
-        Without a dropout in training the mask is None.
+        The mask is None unless there is a dropout in training.
         """
         writer, layout, number = self._writer, self._writer.layout, self._number
         stage, samples, rows = self._task.stages[number], layout.samples, self._sizes.rows

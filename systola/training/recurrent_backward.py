@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the backward pass of an LSTM through time.
 
-The gradients of the states, cells, gates' sums z and inputs are int16 with one exponent, in
+The gradients of states, cells, gates' sums z and inputs are int16 with one exponent, in register
 GRADIENT. So gradients of many steps can be summed. A gradient that fades from step to step keeps
 bits that a measured int8 would lose. Gradients begin with TOP_BITS bits, which leaves room to grow.
 Gradients of weights are sums over all steps and samples at once.
 
-For gates i, f, g, o in turn, dz is dc g i', dc c_before f', dc i g', dh tanh(c) o'. g' is 1 - g^2,
-and x' is x (1 - x) for the others. dc of cells is dh o (1 - tanh(c)^2) + dc_after f_after.
+dx stands for the gradient of x. For gates i, f, g, o in turn, dz is dc g i', dc c_before f', dc i
+g', dh tanh(c) o'. g' is 1 - g^2, and x' is x (1 - x) for the others. The gradient dc of the cells
+is dh o (1 - tanh(c)^2) + dc_after f_after.
 """
 
 from __future__ import annotations
@@ -36,53 +37,54 @@ from systola.training.writer import (
 )
 
 TOP_BITS = 12
-"""Bits of the largest gradient of the last state."""
+"""Number of bits of the largest gradient of the last state."""
 TOP_BITS_OF_ALL = 11
-"""Bits of the largest gradient of any state, where every step adds its own in the backward pass."""
+"""Number of bits of the largest gradient of any state, if the next layer takes the states of all
+steps."""
 INT8_BITS = 7
 _SUM_BITS = 30
-"""Bits of the sums over all steps and samples."""
+"""Number of magnitude bits that sums over all steps and samples may have."""
 SLOPE_BITS = 14
-"""Fraction bits of a cell times the slope of its gate, which is below 2."""
+"""Fraction bits of the product of a cell and the slope of its gate, which is below 2."""
 _LARGEST = (1 << 15) - 1
 
 
 @dataclass(frozen=True)
 class Room:
-    """A room in the buffer for a step: int16 lines."""
+    """A region of the buffer for the int16 numbers of one step in time."""
 
     cells: range
     """Lines of the gates, the cell and its tanh."""
     before: range
-    """Lines of the cell of the step before."""
+    """Lines of the cell of the step before; for a GRU of the state of the step before."""
     slopes: range
-    """Lines of the slopes of the gates, and then of dz."""
+    """Lines of the slopes of the gates; the gradients dz of the gates' sums replace the slopes."""
 
 
 @dataclass(frozen=True)
 class _Product:
-    """A product of dz with transposed weights."""
+    """A product of dz, the gradient of the gates' sums, with transposed weights."""
 
     tiles: range
     slopes: range
-    """Blocks of dz that are multiplied."""
+    """Numbers of the blocks of dz that are multiplied."""
     result: range
     blocks: int
-    """Number of blocks of results; 0 for no product."""
+    """Number of blocks of results; 0 if there is no product."""
     master_bits: int
     added: bool = False
-    """Whether the product is added to a result that has the gradient of the inputs above."""
+    """Whether the product is added to the lines of the result, which already have a part of the
+    gradient."""
 
 
 class RecurrentBackward:
-    """A writer of the backward pass of an LSTM."""
+    """A writer of the backward pass of an LSTM through time."""
 
     _kept = len(GATES) + 2
-    """Number of int16 numbers of each unit that the forward pass keeps of a step."""
+    """Number of int16 numbers that the forward pass keeps for each unit and step."""
     _added = False
-    """Whether the gradient of a state has a further part, beside a product and the gradient from
-    the stage above.
-    """
+    """Whether the gradient of a state has a part without weights, beside the product and the
+    gradient from the stage above."""
 
     def __init__(self, writer: Writer, task: Task, number: int = 0) -> None:
         self._writer = writer
@@ -90,14 +92,14 @@ class RecurrentBackward:
         self._number = number
         self._stage = task.stages[number]
         self._given = HALF, 0
-        """Multiplier for gradients of states of this LSTM, and the number of bits that it takes."""
+        """Multiplier for the gradients of all states of this LSTM, and the number of bits that it
+        takes."""
 
     def write(self, gradient: range) -> None:
-        """Write the backward pass, from the int8 gradient of the last state, [block of
-        units][sample].
+        """Write the backward pass and the updates, from the int8 gradient of the last state.
 
-        The lines of `gradient` are given back. If another LSTM takes the states, `gradient` is
-        empty and the gradients of all states are in host memory.
+        `gradient` is [block of units][sample], and its lines are freed. If another LSTM takes the
+        states, `gradient` is empty and the gradients of all states are in host memory.
         """
         layout, lstm = self._writer.layout, self._stage.lstm
         assert lstm
@@ -112,19 +114,21 @@ class RecurrentBackward:
         RecurrentUpdate(self._writer, self._task, self._number, self._sizes).write()
 
     def take(self, layout: Layout, lstm: Recurrence) -> None:
-        """Choose the places of the samples for which instructions are written now."""
+        """Choose the samples for which instructions are written: the places of `layout` in host
+        memory.
+        """
         self._sizes = Sizes(layout, lstm, self._number)
         self._count = lstm.steps * layout.samples
-        """Steps times samples, in whole blocks: the number of products in a gradient of weights."""
+        """Number of products in a gradient of weights: steps times samples, in whole blocks."""
         self._bits = gradient_bits(lstm.steps * self._task.count)
         self._left_bits = min(TOP_BITS, self._bits) - INT8_BITS
 
     def end(self) -> None:
-        """Put the fraction bits of all gradients through time into GRADIENT."""
+        """Put the fraction bits of all gradients through time into register GRADIENT."""
         self._writer.measure(GRADIENT, first=GRADIENT, value=self._left_bits)
 
     def turn(self, layout: Layout, lstm: Recurrence, gradient: range) -> None:
-        """Write all steps of the samples of a turn; the gradient is given back."""
+        """Write the backward pass through all steps for the samples of a turn; free `gradient`."""
         self.take(layout, lstm)
         self._steps(gradient)
 
@@ -179,7 +183,9 @@ class RecurrentBackward:
             writer.free(room.cells, room.before, room.slopes)
 
     def _rooms(self) -> list[Room]:
-        """Return rooms for two successive steps: the same room twice if two do not fit."""
+        """Return two regions of the buffer for successive steps; they are the same if two have no
+        room.
+        """
         writer, step = self._writer, 2 * self._sizes.rows
         lines = self._kept * step, step, len(GATES) * step
         first = Room(*map(writer.allocate, lines))
@@ -192,12 +198,14 @@ class RecurrentBackward:
         return [first, Room(*map(writer.allocate, lines))]
 
     def begin_all(self) -> None:
-        """Begin to measure the shift of the gradients of all states, in SHIFT."""
+        """Begin to measure the gradients of all states, with the least possible shift in register
+        SHIFT.
+        """
         self._given = gradient_scale(self._stage)
         self._writer.measure(SHIFT, value=LEAST_SHIFT)
 
     def measure_all(self) -> None:
-        """Measure the gradients of all states of the samples that are written now."""
+        """Measure the gradients of all states for the samples of the present turn."""
         writer, sizes = self._writer, self._sizes
         lines = writer.allocate(2 * sizes.rows)
         bits = min(TOP_BITS_OF_ALL, self._bits) + 1
@@ -208,20 +216,26 @@ class RecurrentBackward:
         writer.free(lines)
 
     def end_all(self) -> None:
-        """Put the shift of the gradients of all states into SHIFT, and their bits into GRADIENT."""
+        """Put the shift of the gradients of all states into SHIFT, and their fraction bits into
+        GRADIENT.
+        """
         above = units_register(self._task, self._number + 1)
         agree(self._writer, self._task, INPUTS + 2 if branched(self._task.stages) else above)
         self._writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=-self._given[1])
 
     def _read_above(self, step: int, lines: range) -> None:
-        """Read the gradient of the inputs of the LSTM above in a step, int16."""
+        """Read the int16 gradient of the inputs of the LSTM above for a step, before it is
+        shifted.
+        """
         layout = self._writer.layout
         place = layout.recurrences[self._number + 1].below
         host = place + 2 * step * layout.samples * layout.pitch
         self._writer.read_rows(host, lines, 2 * layout.samples, 2 * self._count)
 
     def _read_gradient(self, step: int, lines: range) -> None:
-        """Read the gradient of the states of a step, int16 with the exponent of all states."""
+        """Read the int16 gradient of the states of a step, shifted to the exponent of all
+        states.
+        """
         writer, rows, pitch = self._writer, self._sizes.rows, self._writer.layout.pitch
         self._read_above(step, lines)
         entry = Entry(self._given[0])
@@ -235,25 +249,27 @@ class RecurrentBackward:
             writer.free(mask, wide)
 
     def _add_gradient(self, step: int, state: range, cell: range) -> None:
-        """Begin the gradient of the state after a step, before the product is added."""
+        """Write the gradient of a state that comes from the stage above, before a product
+        is added.
+        """
         self._read_gradient(step, state)
 
     def _write_block(self, place: int, step: int, lines: range, blocks: int) -> None:
-        """Write int16 lines of a step to host memory, as [block][step][sample]."""
+        """Write int16 lines of a step to host memory, where they are [block][step][sample]."""
         pitch, samples = self._writer.layout.pitch, self._writer.layout.samples
         host = place + 2 * step * samples * pitch
         self._writer.write_rows(host, lines[: 2 * blocks * samples], 2 * samples, 2 * self._count)
 
     def _product(self, slopes: range, product: _Product) -> None:
-        """Write all parts of a product, which may have any size."""
+        """Write a product of dz with weights, in parts that fit the accumulators."""
         if product.blocks:
             self._begin_product(slopes, product)
             self._end_product(product)
 
     def _begin_product(self, slopes: range, product: _Product, row: int = 0) -> int:
-        """Multiply dz with transposed weights; return the first row after the last sums.
+        """Multiply dz with transposed weights; return the accumulator row after the last sums.
 
-        The last sums wait in the accumulators from `row` on.
+        The sums of the last part stay in the accumulators from row `row` on.
         """
         for part in self._parts(product):
             self._multiply(slopes, product, part, row)
@@ -264,7 +280,7 @@ class RecurrentBackward:
         return row
 
     def _end_product(self, product: _Product, row: int = 0) -> None:
-        """Write the last sums of a product, int16 with the exponent that dz has."""
+        """Write the results of the last sums of a product, int16 with the exponent of dz."""
         for part in self._parts(product)[-1:]:
             self._activate(product, part, row)
 
@@ -287,9 +303,10 @@ class RecurrentBackward:
         writer.activate(row, line, len(part) * samples, entry, wide=1, accumulate=added)
 
     def _slopes(self, number: int, room: Room) -> None:
-        """Read a step, and write everything that does not depend on the steps after it.
+        """Read the numbers of a step, and write everything that does not depend on the steps after
+        it.
 
-        The slopes are factors of dc or dh with 15 fraction bits, for gate f with SLOPE_BITS. The
+        These are slopes, factors of dc or dh with 15 fraction bits, for gate f with SLOPE_BITS. The
         slope of dc goes in place of tanh(c).
         """
         writer, rows, layout = self._writer, self._sizes.rows, self._writer.layout
@@ -314,7 +331,8 @@ class RecurrentBackward:
         self._times(tanh, output, tanh, rows, 15)
 
     def _gates(self, room: Room, state: range, cell: range, *, last: bool) -> None:
-        """Write dz in place of the slopes; make dc of the step before from dc of the step after.
+        """Write dz in place of the slopes, and dc of the step before in place of dc of the step
+        after.
 
         In the last step dh alone gives dc.
         """
@@ -340,17 +358,22 @@ class RecurrentBackward:
         limited: bool = False,
         accumulate: bool = False,
     ) -> None:
-        """Write int16 a * b / 2^right, or add it to the result."""
+        """Write the int16 product a * b / 2^right, or add it to the numbers in the result's
+        lines.
+        """
         limit = (1 << self._bits) - 1 if limited and self._bits < 15 else 0
         at = (a, b, result, rows, shifted(right - 1), WIDE)
         self._writer.vector(Operation.MULTIPLY, *at, limit=limit, accumulate=int(accumulate))
 
     def _below_one(self, lines: int, result: int) -> None:
-        """Write 1 - x of int16 x with 15 fraction bits."""
+        """Write 1 - x for int16 numbers x with 15 fraction bits."""
         at = (lines, lines, result, self._sizes.rows, Entry(left=1, bias=_LARGEST), WIDE)
         self._writer.vector(Operation.SUBTRACT, *at, scales=(0, UNIT))
 
 
 def gradient_bits(count: int) -> int:
-    """Return the bits of dz with which `count` products with an int8 stay within 32 bits."""
+    """Return the number of bits that dz may have, so that sums of products stay within 32 bits.
+
+    A sum has `count` products of dz and an int8.
+    """
     return min(15, _SUM_BITS - INT8_BITS - (count - 1).bit_length())

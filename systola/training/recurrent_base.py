@@ -15,28 +15,28 @@ from systola.training.weights import biases
 from systola.training.writer import Entry, Writer, shifted
 
 CELL_INTEGER_BITS = 3
-"""Integer bits of cells and of the gates' sums."""
+"""Number of integer bits of cells and of the gates' sums."""
 CELL_BITS = 15 - CELL_INTEGER_BITS
-"""Fraction bits of cells and of the gates' sums. They go up to 8, near the ends of tanh and
-sigmoid."""
+"""Number of fraction bits of cells and of the gates' sums. These numbers go up to 8, near the ends
+of tanh and sigmoid."""
 STATE_SHIFT = 14
-"""Fraction bits of a state that is narrowed to int8 with 0 in the exponent register. One of the 15
-bits is taken by Entry().
-"""
+"""Number of fraction bits of a state that is narrowed to int8 with 0 in the exponent register. Of
+the state's 15 fraction bits the multiplier of Entry() takes one."""
 _MOST_BIAS_SHIFT = 14
-"""Largest number of bits by which a product shifts an int16 bias to the left."""
+"""Largest number of bits by which the array shifts an int16 bias to the left, as a product."""
 LEAST_SHIFT = -7
-"""Least shift of a register to the right. It is negative: the longest shift to the left."""
+"""Least number of bits by which a register shifts to the right. It is negative: the longest shift
+to the left."""
 
 
 class Sizes:
-    """A set of sizes of an LSTM or GRU, in blocks."""
+    """The sizes of an LSTM or GRU, in blocks of C numbers."""
 
     def __init__(self, layout: Layout, lstm: Recurrence, number: int = 0) -> None:
         shape = layout.shapes[number]
         self.steps = lstm.steps
         self.inputs = shape.channels
-        """Number of blocks of inputs."""
+        """Number of blocks of inputs of a step."""
         self.units = shape.units // len(lstm.order)
         """Number of blocks of units."""
         self.gates = len(GATES) * self.units
@@ -45,15 +45,15 @@ class Sizes:
         """Number of lines, or pairs of lines, of a gate, the cell or the state."""
         self.places: RecurrencePlaces = layout.recurrences[number]
         self.kernel = range(shape.units)
-        """Number of blocks of these gradients that belong to the kernel."""
+        """Numbers of the blocks of the sums' gradients that belong to the kernel."""
         self.recurrent = range(self.gates - shape.units, self.gates)
-        """Number of blocks of these gradients that belong to the recurrent kernel."""
+        """Numbers of the blocks of the sums' gradients that belong to the recurrent kernel."""
         self.state_inputs = self.units + lstm.gru
         """Number of blocks of inputs of the recurrent kernel, with the block of its biases."""
 
 
 class RecurrentBase:
-    """A writer of parts of the forward pass that an LSTM and a GRU have in common."""
+    """A writer of the parts of the forward pass that an LSTM and a GRU have in common."""
 
     def __init__(self, writer: Writer, task: Task, left: Pass, *, train: bool) -> None:
         self._writer = writer
@@ -66,14 +66,15 @@ class RecurrentBase:
         self._sizes: Sizes
 
     def measure(self, scale: UnitScale, state: range) -> None:
-        """Measure the last state of the samples that are no padding."""
+        """Measure the last state, but only of the samples that are no padding."""
         layout = self._writer.layout
         there = len(self._task.share(layout.size))
         for pairs in of_samples(self._sizes.units, layout.samples, there):
             scale.measure_lines(state.start + 2 * pairs.start, len(pairs))
 
     def _accumulators(self, rows: int) -> int:
-        """Return the first of `rows` rows, from one part of the accumulators after the other.
+        """Return the first of `rows` accumulator rows; successive calls use different regions in
+        turn.
 
         Raises NoRoomError if the accumulators have fewer rows.
         """
@@ -84,9 +85,9 @@ class RecurrentBase:
         return self._turn * rows
 
     def _input_shift(self) -> tuple[Entry, int]:
-        """Return the entry from products with the kernel to sums of the gates, and its register.
+        """Return the entry that shifts products with the kernel to CELL_BITS, and a register.
 
-        This exponent register has the shift of the entry; 0 stands for no register.
+        The exponent register has the shift of this entry; 0 stands for no register.
         """
         inputs, shift = step_inputs(self._task, self._number), self._sum_shift - 1
         if not inputs.register:
@@ -96,7 +97,9 @@ class RecurrentBase:
 
     @property
     def _sum_shift(self) -> int:
-        """Number of bits by which the products with inputs are shifted to have CELL_BITS."""
+        """Number of bits by which products with inputs are shifted to have CELL_BITS, without a
+        register.
+        """
         bits = self._task.master_bits[self._number] - MASTER_SHIFT - CELL_BITS
         return step_inputs(self._task, self._number).value + bits
 
@@ -104,19 +107,20 @@ class RecurrentBase:
     def _bias_in_sums(self) -> bool:
         """Whether the array adds the biases, shifted, to the products with inputs.
 
-        Biases in the array leave the activation unit two lines less to read for each gate, and a
-        copy less. A GRU has other biases beside the state.
+        Then the activation unit has two lines less to read for each gate, and one copy less to
+        write. A GRU has other biases for the products with the state, so its biases are added
+        later.
         """
         lstm = self._task.stages[self._number].lstm
         known = not step_inputs(self._task, self._number).register
         return known and not (lstm and lstm.gru) and 0 <= self._sum_shift <= _MOST_BIAS_SHIFT
 
     def _biases(self) -> range:
-        """Write the biases with CELL_BITS, [block][row], the same in all rows.
+        """Write the biases as lines with CELL_BITS, [block][row], the same in all rows.
 
-        There is a row for each sample, or for each row of a tile of weights. A GRU has lines of
-        the candidate, z, r, and of the product that the state adds to the candidate. Its biases of
-        z and r are sums of the biases of both kernels.
+        There is a row for each sample, or for each row of a tile of weights. For a GRU the blocks
+        are for the candidate, z, r, and the product that the state adds to the candidate. The
+        biases of z and r are sums of the biases of both kernels.
         """
         writer, layout, sizes, number = self._writer, self._writer.layout, self._sizes, self._number
         size, stage = layout.size, self._task.stages[number]
@@ -141,7 +145,10 @@ class RecurrentBase:
         return result
 
     def _keep(self, step: int, cells: range, state: range) -> None:
-        """Write a step to host memory for the backward pass, and measure its state."""
+        """Write the gates, cell and state of a step to host memory for the backward pass.
+
+        The state is measured, too.
+        """
         writer, layout, sizes = self._writer, self._writer.layout, self._sizes
         pitch, places = layout.pitch, sizes.places
         if self._train:
@@ -158,7 +165,10 @@ class RecurrentBase:
 
 
 def input_bits(task: Task) -> int:
-    """Return the fraction bits of the inputs of a step; for words the bits of the embeddings."""
+    """Return the fraction bits of the inputs of a step of the first LSTM.
+
+    If the inputs are words, these are the bits of the embeddings.
+    """
     lstm = task.stages[0].lstm
     if lstm and lstm.vocabulary:
         return task.master_bits[len(task.stages) + EMBEDDING] - MASTER_SHIFT
@@ -166,7 +176,7 @@ def input_bits(task: Task) -> int:
 
 
 def step_inputs(task: Task, number: int) -> Exponent:
-    """Return the fraction bits of the inputs of a step of an LSTM.
+    """Return the fraction bits of the inputs of a step of an LSTM, as a constant or in a register.
 
     Inputs that are states of another LSTM have the same fraction bits in all steps.
     """
@@ -178,7 +188,7 @@ def step_inputs(task: Task, number: int) -> Exponent:
 def state_register(task: Task, number: int) -> int:
     """Return the register with the fraction bits of all states of an LSTM, for the update.
 
-    States that another LSTM takes have the fraction bits of its inputs.
+    If another LSTM takes the states, they have the fraction bits of its inputs.
     """
     lstm = task.stages[number].lstm
     return units_register(task, number) if lstm and lstm.sequences else STATE

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LSTM and GRU as the user writes them, with Keras's names and arguments."""
+"""The layers LSTM and GRU as the user writes them, with Keras's names and arguments."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from systola.training.layer_base import (
 )
 
 MOST_LSTM_UNITS = 512
-"""Largest number of units of an LSTM or GRU: sums of as many products of int16 and int8 stay within
-32 bits.
-"""
+"""Largest number of units of an LSTM or GRU. With these, a sum of products of int16 and int8 stays
+within 32 bits."""
 _RECURRENT = {
     "bias_initializer": Only(("zeros", "Zeros"), SET_WEIGHTS),
     "recurrent_activation": Only(("sigmoid",), "the gates have sigmoid"),
@@ -41,7 +40,7 @@ _RECURRENT = {
 
 @dataclass(frozen=True)
 class Recurring(Computing):
-    """A layer that takes one step in time after the other."""
+    """A base of the layers that take one step in time after the other."""
 
     units: int
     _: KW_ONLY

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Updates the weights of an LSTM or GRU and its embeddings, from the gradients of all steps."""
+"""Writes the update of the weights of an LSTM or GRU, and of its embeddings, from the gradients of
+all steps.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from systola.training.writer import NARROWING, Entry, Writer
 
 @dataclass(frozen=True)
 class _Piece:
-    """A run of blocks of inputs of a tensor that are updated together."""
+    """A run of blocks of the inputs of one weight tensor that are updated together."""
 
     tensor: int
     blocks: range
@@ -25,7 +27,7 @@ class _Piece:
 
 
 class RecurrentUpdate:
-    """A writer of the updates of an LSTM or GRU."""
+    """A writer of the updates of all weights of an LSTM or GRU."""
 
     def __init__(self, writer: Writer, task: Task, number: int, sizes: Sizes) -> None:
         self._writer = writer
@@ -37,7 +39,7 @@ class RecurrentUpdate:
         """Number of products in a gradient of weights: steps times samples, in whole blocks."""
 
     def write(self) -> None:
-        """Write all updates."""
+        """Write the updates of kernels, biases and embeddings."""
         learnt = recurrent_tensors(self._task, self._number)
         begin_telling(self._writer, self._task, *learnt)
         self._update_kernels()
@@ -46,20 +48,21 @@ class RecurrentUpdate:
         tell(self._writer, self._task, *learnt)
 
     def _update_kernels(self) -> None:
-        """Add the products of inputs, states and ones with dz to the masters."""
+        """Add the products of inputs, states and ones with dz to the masters of kernels and biases.
+
+        dz is the gradient of the sums of the gates.
+        """
         writer, sizes, task = self._writer, self._sizes, self._task
         recurrent = recurrent_tensor(task.stages, self._number)
         blocks = [(self._number, number) for number in range(sizes.inputs + 1)]
         blocks += [(recurrent, number) for number in range(sizes.state_inputs)]
-        # The buffer has the turned inputs, dz of a block of units twice, and masters.
+        # The buffer has the transposed inputs, dz of a block of units twice, and masters.
         most = max(1, writer.config.buffer_lines // self._count - 5)
         for first in range(0, len(blocks), most):
             self._update_some(blocks[first : first + most])
 
     def _update_some(self, blocks: list[tuple[int, int]]) -> None:
-        """Add the products for some blocks of inputs, each given as (tensor, block), to the
-        masters.
-        """
+        """Update the masters for some blocks of inputs, each given as (tensor, block)."""
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         size, count = layout.size, self._count
         turned = {each: self._turned(*each) for each in blocks}
@@ -90,8 +93,9 @@ class RecurrentUpdate:
         writer.free(*turned.values(), *slopes, *(lines for pair in places for lines in pair))
 
     def _pieces(self, blocks: list[tuple[int, int]]) -> list[_Piece]:
-        """Return runs of blocks with sums that fit half of the accumulators. Blocks of biases have
-        runs of their own.
+        """Return runs of blocks with sums that fit half of the accumulators.
+
+        Blocks of biases have runs of their own.
         """
         task, config = self._task, self._writer.config
         less = self._stage.tensor.bias_less
@@ -114,12 +118,14 @@ class RecurrentUpdate:
         return found
 
     def _of_biases(self, tensor: int, block: int) -> bool:
-        """Return whether a block of inputs of a tensor is the block of its biases."""
+        """Return whether a block of inputs of a tensor is the block for its biases."""
         sizes = self._sizes
         return block == (sizes.inputs if tensor == self._number else sizes.units)
 
     def _turned(self, tensor: int, block: int) -> range:
-        """Write a block of inputs of all steps, transposed: [group of steps and samples][input]."""
+        """Write a block of the inputs of all steps, transposed: [group of steps and
+        samples][input].
+        """
         writer, layout, sizes, count = self._writer, self._writer.layout, self._sizes, self._count
         samples, pitch, steps = layout.samples, layout.pitch, sizes.steps
         result = writer.allocate(count)
@@ -132,8 +138,8 @@ class RecurrentUpdate:
             self._read_blocks(host, lines, samples, sizes.inputs * samples)
         else:
             masters = writer.allocate(2 * count)
-            # `states` begins with the state before the first step, and does not have the last
-            # state.
+            # The states in host memory begin with the state before the first step, and the last
+            # state is not read.
             host = sizes.places.hidden + 2 * block * samples * pitch
             self._read_blocks(host, masters, 2 * samples, 2 * sizes.rows)
             third = state_register(self._task, self._number)
@@ -145,18 +151,22 @@ class RecurrentUpdate:
         return result
 
     def _read_blocks(self, host: int, lines: range, blocks: int, stride: int) -> None:
-        """Read `blocks` lines of each step, which are `stride` lines apart in host memory."""
+        """Read `blocks` lines for each step; the lines of successive steps begin `stride` lines
+        apart.
+        """
         self._writer.read_rows(host, lines, blocks, stride)
 
     def _update_embeddings(self) -> None:
-        """Add the gradient of the inputs to the masters of their words."""
+        """Add the gradients of the LSTM's inputs to the masters of the embeddings of their
+        words.
+        """
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         tensor = len(task.stages) + EMBEDDING
         shape, size, samples = layout.shapes[tensor], layout.size, layout.samples
         count = self._count
         words, turned = (writer.allocate(count) for _ in range(2))
         below = writer.allocate(2 * count)
-        # Some blocks of words at a time have room for their sums and masters.
+        # The sums and masters of some blocks of words have room at one time.
         most = min(writer.config.accumulator_rows // 2, writer.config.buffer_lines // 32)
         each = max(1, most // size)
         parts = [
@@ -185,12 +195,12 @@ class RecurrentUpdate:
 
 
 def recurrent_tensors(task: Task, number: int = 0) -> list[int]:
-    """Return the numbers of an LSTM's tensors, with the tensor of the Embedding before it."""
+    """Return the numbers of the tensors that an LSTM learns, with the Embedding before it."""
     found = [number, recurrent_tensor(task.stages, number)]
     return found if number or not input_words(task) else [*found, len(task.stages) + EMBEDDING]
 
 
 def input_words(task: Task) -> bool:
-    """Return whether the inputs of the LSTM are words; then embeddings learn, too."""
+    """Return whether the inputs of the first LSTM are words, so that embeddings are learnt, too."""
     lstm = task.stages[0].lstm
     return lstm is not None and lstm.vocabulary > 0

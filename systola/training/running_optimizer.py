@@ -12,13 +12,13 @@ from systola.training.schedules import rate_at
 
 
 class _Owner(Protocol):
-    """A model that has been compiled."""
+    """A model with an optimiser, on which compile() was called."""
 
     settings: dict[str, Any] | None
     steps: int
 
     def use_optimizer(self, optimizer: Optimizer) -> None:
-        """Continue with another optimiser."""
+        """Continue the training with another optimiser."""
         ...
 
 
@@ -41,13 +41,16 @@ class RunningOptimizer:
 
     @property
     def iterations(self) -> int:
-        """Steps trained so far."""
+        """Number of steps trained so far."""
         return self._model.steps
 
     @property
     def learning_rate(self) -> float:
-        """The rate of the next step. Setting it raises TrainingError for a rate that the machine
-        does not have, and where a schedule makes the rate."""
+        """The learning rate of the next step.
+
+        Setting it raises TrainingError for a rate that the machine does not have, and if a schedule
+        makes the rate.
+        """
         return rate_at(self._chosen.learning_rate, self._model.steps)
 
     @learning_rate.setter
@@ -56,7 +59,7 @@ class RunningOptimizer:
         self._model.use_optimizer(replace(self._chosen, learning_rate=rate))
 
     def check_settable(self) -> None:
-        """Raise TrainingError if a schedule makes the rate."""
+        """Raise TrainingError if a schedule makes the learning rate."""
         if not isinstance(self._chosen.learning_rate, float):
             raise TrainingError(
                 "the learning rate has a schedule: compile with a number to set it in callbacks"

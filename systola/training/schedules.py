@@ -12,21 +12,26 @@ from systola.training.checks import flag, items, real, shown
 from systola.training.errors import TrainingError
 
 LEAST_RATE, MOST_RATE = 2.0**-20, 8.0
-"""Least and largest learning rate of the machine."""
+"""Least and largest learning rate that the machine can take."""
 _WHOLE = 1e-9
-"""Largest error of a quotient that still counts as a whole number."""
+"""Largest distance from a whole number at which a quotient of steps still counts as whole."""
 
 
 @dataclass(frozen=True)
 class LearningRateSchedule:
-    """The base of all schedules: a call with the number of a step, from 0, returns its rate."""
+    """The base of all schedules. A call with the number of a step, from 0, returns its learning
+    rate.
+    """
 
     def __call__(self, step: int) -> float:
         """Return the learning rate of a step as Keras computes it, but in float64."""
         raise NotImplementedError
 
     def _check(self, *, rates: str = "", positive: str = "", flags: str = "") -> None:
-        """Check the fields of these names, and make rates float; raise TrainingError for others."""
+        """Check the fields of these names, and make rates floats.
+
+        Raises TrainingError for values that are no rates.
+        """
         for name in (*rates.split(), *positive.split()):
             where, value = f"{name} of {type(self).__name__}", getattr(self, name)
             number = real(where, value)
@@ -40,7 +45,7 @@ class LearningRateSchedule:
 
 @dataclass(frozen=True)
 class _Decay(LearningRateSchedule):
-    """A rate that falls with the number of times `decay_steps` steps have passed.
+    """A learning rate that falls with the number of times that `decay_steps` steps have passed.
 
     With `staircase` only whole times count.
     """
@@ -63,9 +68,10 @@ class _Decay(LearningRateSchedule):
 @constructor()
 @dataclass(frozen=True)
 class ExponentialDecay(_Decay):
-    """A rate that falls by the factor `decay_rate` in `decay_steps` steps.
+    """A learning rate that falls by the factor `decay_rate` in `decay_steps` steps.
 
-    With `staircase` it falls at once, at the end of these steps."""
+    With `staircase` it falls at once, at the end of these steps.
+    """
 
     def __call__(self, step: int) -> float:
         return self.initial_learning_rate * self.decay_rate ** self._count(step)
@@ -74,9 +80,9 @@ class ExponentialDecay(_Decay):
 @constructor()
 @dataclass(frozen=True)
 class InverseTimeDecay(_Decay):
-    """A rate that is divided by 1 + `decay_rate` for each `decay_steps` steps.
+    """A learning rate that is divided by 1 + `decay_rate` * n after n times `decay_steps` steps.
 
-    With `staircase` only whole multiples of these steps count.
+    With `staircase` only whole n count.
     """
 
     def __call__(self, step: int) -> float:
@@ -86,7 +92,7 @@ class InverseTimeDecay(_Decay):
 @constructor()
 @dataclass(frozen=True)
 class PolynomialDecay(LearningRateSchedule):
-    """A rate that goes to `end_learning_rate` in `decay_steps` steps.
+    """A learning rate that goes to `end_learning_rate` in `decay_steps` steps, as a polynomial.
 
     With `cycle` the rate goes there again from above, in multiples of these steps.
     """
@@ -114,8 +120,9 @@ class PolynomialDecay(LearningRateSchedule):
 @constructor()
 @dataclass(frozen=True)
 class PiecewiseConstantDecay(LearningRateSchedule):
-    """A rate that is the first of `values` up to step `boundaries`[0], then the next value, and so
-    on."""
+    """A learning rate that is the first of `values` up to step `boundaries`[0], then the next
+    value, and so on.
+    """
 
     boundaries: tuple[float, ...]
     values: tuple[float, ...]
@@ -140,10 +147,10 @@ class PiecewiseConstantDecay(LearningRateSchedule):
 @constructor()
 @dataclass(frozen=True)
 class CosineDecay(LearningRateSchedule):
-    """A rate that falls from its first value to `alpha` times this value in `decay_steps` steps,
-    along a cosine.
+    """A learning rate that falls along a cosine to `alpha` times its first value.
 
-    With `warmup_target` it first rises to that rate, in `warmup_steps` steps.
+    It falls in `decay_steps` steps. With `warmup_target` it first rises to that rate, in
+    `warmup_steps` steps.
     """
 
     initial_learning_rate: float
@@ -222,12 +229,15 @@ def check_rate(given: object) -> float | Schedule:
 
 
 def rate_at(rate: float | Schedule, step: int) -> float:
-    """Return the rate of a step, from LEAST_RATE to MOST_RATE."""
+    """Return the learning rate of a step, limited to LEAST_RATE to MOST_RATE."""
     if isinstance(rate, (int, float)):
         return rate
     return min(max(rate(step), LEAST_RATE), MOST_RATE)
 
 
 def _cosine(part: float, most: float, alpha: float) -> float:
-    """Return the factor of a rate after `part` of a decay from `most` to `alpha`."""
+    """Return the factor of a learning rate in a cosine decay from `most` to `alpha`.
+
+    `part`: the part of the decay that has passed.
+    """
     return (1 - alpha) * 0.5 * most * (1 + cos(pi * part)) + alpha

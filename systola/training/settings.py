@@ -22,7 +22,7 @@ MOST_BATCH = 1 << 24
 
 @dataclass(frozen=True)
 class Settings:
-    """Arguments of compile(); raises TrainingError for a value of the wrong type or range."""
+    """The arguments of compile(). Raises TrainingError for a value of the wrong type or range."""
 
     optimizer: Optimizer
     loss: str
@@ -30,10 +30,10 @@ class Settings:
     """Names of the metrics as the user gave them to compile(); the logs have the same names."""
     seed: int
     preset: str
-    """The name of the configuration."""
+    """The name of the configuration of the machine."""
     backend: str
     latency: int
-    """Latency of the memories, in cycles."""
+    """Latency of the machine's memories, in cycles."""
     cores: int
 
     def __post_init__(self) -> None:

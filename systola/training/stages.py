@@ -9,17 +9,20 @@ from dataclasses import dataclass
 from systola.training.windows import Window
 
 MOST_STAGES = 5
-"""Most stages with an exponent register each, 4 to 7, for the inputs of all but the first stage."""
+"""Largest number of stages for which the inputs of each stage but the first have an exponent
+register of their own, 4 to 7."""
 MOST_LSTMS = 2
-"""Most LSTMs with an exponent register each."""
+"""Largest number of LSTMs for which each has an exponent register."""
 GATES = (0, 1, 3, 2)
-"""Places of Keras's gates i, f, g, o, so that the gates with a sigmoid are side by side."""
+"""Place in a kernel of each of Keras's gates i, f, g, o. With these the gates with a sigmoid are
+side by side."""
 GRU_GATES = (1, 2, 0)
-"""Places of Keras's z, r and candidate in the kernel of a GRU; its recurrent kernel has their own
-order. So both begin and end with the sums that they do not share."""
+"""Place of Keras's z, r and candidate in the kernel of a GRU. The recurrent kernel has Keras's
+order. So z and r are side by side in both kernels. The kernel has the candidate before them, the
+recurrent kernel after them."""
 BIAS_LESS = 4
-"""Number of fraction bits that the biases of an LSTM have less than its other weights, as biases
-begin at one."""
+"""Number of fraction bits that the biases of an LSTM have less than its other weights, as some
+biases begin at one."""
 
 
 @dataclass(frozen=True)
@@ -29,22 +32,25 @@ class Tensor:
     inputs: int
     units: int
     groups: int = 1
-    """Number of equal parts of the inputs, each in blocks of its own: taps, or pixels of a
-    flattened map."""
+    """Number of equal parts of the inputs: taps of a window, or pixels of a flattened map. Each
+    part is in blocks of its own."""
     order: tuple[int, ...] = (0,)
-    """Place of each of the equal parts of the units. Each part is in blocks of its own."""
+    """Place of each of the equal parts of the units, such as gates. Each part is in blocks of its
+    own."""
     biased: bool = True
     bias_less: int = 0
     """Number of fraction bits that the biases have less than the kernel."""
     segments: tuple[int, ...] = ()
-    """Channels of the parts of each group, each in blocks of its own; empty for one part."""
+    """Numbers of channels of the parts of each group, each in blocks of its own; empty for one
+    part."""
 
 
 @dataclass(frozen=True)
 class Recurrence:
-    """An LSTM or GRU of `units` units over `steps` steps; with a vocabulary its inputs are words.
+    """The settings of an LSTM or GRU of `units` units over `steps` steps in time.
 
-    The LSTM gives its last state, or with `sequences` all states.
+    With a `vocabulary` above 0 its inputs are words of an Embedding. It gives its last state, or
+    with `sequences` all states.
     """
 
     steps: int
@@ -56,7 +62,7 @@ class Recurrence:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Place of each of the equal parts of the kernel's units."""
+        """Place of each of the equal parts (gates) of the kernel's units."""
         return GRU_GATES if self.gru else GATES
 
 
@@ -65,19 +71,20 @@ class Normalization:
     """The settings of a BatchNormalization."""
 
     momentum: float
-    """Share of a moving mean or variance that a step leaves of it."""
+    """The part of a moving mean or variance that is kept in a step."""
     epsilon: float
     """Number that is added to each variance."""
     frozen: bool = False
-    """Whether the moving mean and variance are taken in training, too, and stay as they are."""
+    """Whether training, too, takes the moving mean and variance and leaves them as they are."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A Dense, Conv2D or LSTM: `units` sums of `inputs` numbers and a one for the bias.
+    """A stage of a network: a Dense, Conv2D or LSTM, with the layers after it up to the next stage.
 
-    A join, which is an Add or Concatenate, is a stage without weights, and so is a stage that
-    normalises one result.
+    It makes `units` sums of `inputs` numbers and a one for the bias. A join, which is an Add or
+    Concatenate, is a stage without weights. A stage that normalises one result has no weights
+    either.
     """
 
     inputs: int
@@ -86,52 +93,54 @@ class Stage:
     softmax: bool = False
     sigmoid: bool = False
     curve: str = ""
-    """Name in CURVES of the activation of a stage that is not the last stage; empty for none."""
+    """Name in CURVES of an activation that is a table, for a stage that is not the last stage;
+    empty for none."""
     use_bias: bool = True
-    """Whether biases are learnt. Otherwise their masters are there, and stay zero."""
+    """Whether biases are learnt. If not, their masters exist and stay zero."""
     initializers: tuple[str, ...] = ("glorot_uniform", "zeros")
-    """Names of initialisers: of kernel and biases, or of an LSTM's kernel, recurrent kernel and
+    """Names of the initialisers of kernel and biases, or of an LSTM's kernel, recurrent kernel and
     embeddings."""
     rate: float = 0.0
     """Rate of the dropout after the stage; 0 for none."""
     groups: int = 1
-    """Number of equal parts of the inputs, each in blocks of its own: taps, or pixels of a
-    flattened map."""
+    """Number of equal parts of the inputs: taps of a window, or pixels of a flattened map. Each
+    part is in blocks of its own."""
     window: Window | None = None
-    """Windows of a Conv2D, where units are channels; None for other stages."""
+    """Windows of a Conv2D, of which the units are channels; None for other stages."""
     pool: Window | None = None
     """Windows of the pooling after the stage; None for no pooling."""
     average: bool = False
-    """Whether the pooling takes means, not the largest numbers."""
+    """Whether the pooling takes means. Otherwise it takes the largest numbers."""
     row: bool = False
     """Whether the stage is a Conv1D, with maps of height 1."""
     depthwise: bool = False
-    """Whether the stage is a DepthwiseConv2D: each unit is a channel of the inputs, which are taps.
-    """
+    """Whether the stage is a DepthwiseConv2D. Then each unit is a channel, and its inputs
+    are taps."""
     lstm: Recurrence | None = None
-    """Settings of an LSTM, with the inputs of a step and the units of all gates; None for other
-    stages."""
+    """Settings of an LSTM or GRU; None for other stages. `inputs` are then the inputs of a step,
+    and `units` the units of all gates."""
     join: str = ""
-    """Kind of a join, "add", "concatenate" or "normalize"; empty for other stages."""
+    """Kind of a stage without weights: "add", "concatenate" or "normalize"; empty for other
+    stages."""
     normalized: Normalization | None = None
     """Settings of a stage that normalises; None for other stages."""
     scales: bool = False
-    """Whether kernel and biases are gamma and beta of the BatchNormalization of the stage before.
-    """
+    """Whether kernel and biases are gamma and beta of a BatchNormalization, which the stage before
+    begins."""
     frozen: bool = False
-    """Whether kernel and biases stay as they are."""
+    """Whether kernel and biases are not trained."""
     sources: tuple[int, ...] = ()
-    """Numbers of the results that the stage takes: 0 for the samples, n for stage n - 1. Empty
-    stands for the result before."""
+    """Numbers of the results that the stage takes: 0 for the samples, n for the result of stage n -
+    1. If empty, the stage takes the result of the stage before."""
     segments: tuple[int, ...] = ()
-    """Channels of the parts of the inputs, or of the units of a join, each in blocks of its own.
-    Empty stands for one part."""
+    """Numbers of channels of the parts of the inputs, or of a join's units, each in blocks of its
+    own. If empty, there is one part."""
     joined: tuple[int, int] | None = None
-    """Height and width of the maps that a join makes; None for rows."""
+    """Height and width of the maps that an Add or Concatenate makes; None for rows."""
 
     @property
     def tensor(self) -> Tensor:
-        """Tensor of the kernel and biases; of an LSTM the tensor for the inputs."""
+        """Tensor of kernel and biases; for an LSTM without the recurrent kernel."""
         if self.lstm:
             return Tensor(self.inputs, self.units, order=self.lstm.order, bias_less=BIAS_LESS)
         biased = not self.join
@@ -160,21 +169,24 @@ class Stage:
 
     @property
     def channels(self) -> int:
-        """Number of channels of the maps that the stage takes; for a Dense the number of inputs."""
+        """Number of channels of the maps that the stage takes; for a Dense its number of inputs."""
         if self.depthwise:
             return self.units
         return self.inputs // (self.window.taps if self.window else 1)
 
     @property
     def counted(self) -> tuple[int, int]:
-        """Numbers of inputs of a unit, and of units that an input is in, as Glorot counts them."""
+        """Number of inputs of a unit, and number of units that an input is in, as Glorot counts
+        them.
+        """
         taps = self.window.taps if self.window else 1
         return (taps * self.units, taps) if self.depthwise else (self.inputs, self.units * taps)
 
     @property
     def map(self) -> tuple[int, int]:
-        """Height and width of the maps that a Conv2D or a join leaves for the next stage; else (1,
-        1)."""
+        """Height and width of the maps that the stage leaves for the next stage; (1, 1) for
+        rows.
+        """
         last = self.pool or self.window
         return last.out if last else self.joined or (1, 1)
 
@@ -185,7 +197,7 @@ class Stage:
 
 
 def takes(stages: Sequence[Stage], number: int) -> tuple[int, ...]:
-    """Return the numbers of the results that a stage takes, see Stage.sources."""
+    """Return the numbers of the results that a stage takes, as Stage.sources has them."""
     return stages[number].sources or (number,)
 
 
@@ -196,34 +208,34 @@ def takes_state(stages: Sequence[Stage], number: int) -> bool:
 
 
 def branched(stages: Sequence[Stage]) -> bool:
-    """Return whether the exponents of results are kept in the buffer.
+    """Return whether the fraction bits of results are kept in the buffer, not in registers.
 
-    They are kept there for branches, and for more stages than registers.
+    This is so for branches, and for more stages than registers.
     """
     lstms = sum(stage.lstm is not None for stage in stages)
-    # The states of an LSTM have the register that the units of one more stage would have.
+    # The states of an LSTM use the register that the units of one more stage would have.
     many = lstms > MOST_LSTMS or len(stages) > MOST_STAGES - bool(lstms)
     return many or any(stage.sources for stage in stages)
 
 
 def tensors(stages: Sequence[Stage]) -> tuple[Tensor, ...]:
-    """Return all tensors that are learnt: one for each stage, then further ones of each LSTM."""
+    """Return all weight tensors: one for each stage, then the further tensors of each LSTM."""
     others = [each for stage in stages for each in _others(stage)]
     return (*(stage.tensor for stage in stages), *others)
 
 
 def learns(stages: Sequence[Stage], tensor: int) -> bool:
-    """Return whether the masters of a tensor are updated."""
+    """Return whether training updates the masters (int16 weights) of a tensor."""
     return tensor >= len(stages) or not (stages[tensor].join or stages[tensor].frozen)
 
 
 RECURRENT, EMBEDDING = 0, 1
-"""Numbers of the other tensors of an LSTM that is the first stage, counted from the number of
-stages on."""
+"""Number of the recurrent kernel, and of the Embedding, among the further tensors of the first
+LSTM, which follow the tensors of all stages."""
 
 
 def recurrent_tensor(stages: Sequence[Stage], number: int) -> int:
-    """Return the number of the tensor with the recurrent kernel of an LSTM."""
+    """Return the number of an LSTM's recurrent kernel among all weight tensors."""
     before = sum(len(_others(stage)) for stage in stages[:number])
     return len(stages) + before + RECURRENT
 

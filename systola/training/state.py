@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the learnt numbers of a network: masters, velocities, moments, and their exponents."""
+"""Holds the learnt numbers of a network: masters, velocities, moments, and their fraction bits."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from systola.training.stages import EMBEDDING, Recurrence, Stage, recurrent_tens
 _Each = TypeVar("_Each")
 Codes = NDArray[np.int16]
 _OF_STATISTICS = -1
-"""Number that stands for the moving mean and variance of stage 0. For stage n the number is lower
-by n.
-"""
+"""Number that stands for the moving mean and variance of stage 0, where other numbers are of
+tensors. For stage n the number is lower by n."""
 _UNIT_BITS = 16
-"""Largest number of fraction bits that units can lose: the sums that units are made of have 16 bits
-more.
-"""
+"""Largest difference between the most fraction bits that units can have and the fraction bits that
+they have. The sums that units are made of have 16 bits more."""
 
 
 @dataclass(frozen=True)
 class State:
-    """A state of learning: masters and velocities of each tensor, (inputs and bias, units)."""
+    """The learnt numbers of a network: masters of each tensor, (inputs and bias, units), and
+    velocities or moments.
+    """
 
     masters: tuple[Codes, ...]
     velocities: tuple[Codes, ...]
     """Velocities of each tensor; empty if there is no momentum."""
     bits: tuple[int, ...]
-    """Fraction bits of the masters of each tensor."""
+    """Fraction bits of the masters (int16 weights) of each tensor."""
     unit_bits: tuple[int, ...] = ()
     """Fraction bits of the units of all stages but the last, as in the last epoch; empty before the
     first epoch."""
@@ -59,7 +59,9 @@ class State:
 
     @property
     def beside(self) -> tuple[tuple[Codes, ...], ...]:
-        """Tensors that are kept beside the masters: velocities, or first moments and roots."""
+        """Tensors that are kept beside the masters: velocities, or first moments and roots of
+        second moments.
+        """
         kept = (self.moments.first, self.moments.roots) if self.moments else (self.velocities,)
         return tuple(each for each in kept if each)
 
@@ -90,7 +92,9 @@ class State:
 
 
 def master_shapes(stages: Sequence[Stage]) -> list[tuple[int, int]]:
-    """Return the shape of the masters of each tensor, and so of its velocities."""
+    """Return the shape of each tensor of masters, which is also the shape of velocities and
+    moments.
+    """
     return [(tensor.inputs + tensor.biased, tensor.units) for tensor in tensors(stages)]
 
 
@@ -123,8 +127,9 @@ def check_bits(
 def weights(stages: Sequence[Stage], state: State) -> list[Floats]:
     """Return all weights in Keras's order, kernels as (inputs, units).
 
-    Kernels and biases are in turn. An LSTM has embeddings, kernel, recurrent kernel, biases. The
-    biases of a GRU are (2, gates), with the recurrent kernel's biases last.
+    The kernel and the biases of a layer follow each other. An LSTM has embeddings, kernel,
+    recurrent kernel, biases. The biases of a GRU are (2, gates), with the recurrent kernel's biases
+    last.
     """
     found: list[list[Floats]] = []
     for tensor, values, bits in zip(tensors(stages), state.masters, state.bits, strict=True):
@@ -138,12 +143,12 @@ def weights(stages: Sequence[Stage], state: State) -> list[Floats]:
 
 
 def as_keras(stages: Sequence[Stage], weights: Sequence[Floats]) -> list[Floats]:
-    """Return weights in Keras's order in the shapes that they have in Keras."""
+    """Return weights, which are in Keras's order, in the shapes that they have in Keras."""
     return [each.reshape(shape) for each, shape in zip(weights, keras_shapes(stages), strict=True)]
 
 
 def keras_shapes(stages: Sequence[Stage]) -> list[tuple[int, ...]]:
-    """Return the shapes of all weights in Keras."""
+    """Return the shapes that all weights have in Keras, in Keras's order."""
     found: list[list[tuple[int, ...]]] = []
     for number, tensor in enumerate(tensors(stages)):
         stage = stages[number] if number < len(stages) else None
@@ -157,7 +162,7 @@ def keras_shapes(stages: Sequence[Stage]) -> list[tuple[int, ...]]:
 def _with_biases(
     stages: Sequence[Stage], found: Sequence[Sequence[_Each]]
 ) -> Sequence[Sequence[_Each]]:
-    """Leave out the biases of stages that do not learn biases."""
+    """Leave out the items of biases, for stages that do not learn biases."""
     without = [number for number, stage in enumerate(stages) if not stage.use_bias]
     without += [recurrent_tensor(stages, number) for number in without if stages[number].lstm]
     return [each[: 1 if number in without else None] for number, each in enumerate(found)]
@@ -168,7 +173,7 @@ def _keras_order(
     found: Sequence[Sequence[_Each]],
     both: Callable[[_Each, _Each], _Each],
 ) -> Iterable[_Each]:
-    """Bring items, one for each tensor, from the order of the tensors to Keras's order.
+    """Return items, some for each tensor, in Keras's order in place of the order of the tensors.
 
     `both` makes one item of the biases of a GRU's kernel and recurrent kernel.
     """
@@ -197,9 +202,10 @@ def _numbers(values: Codes, bits: int) -> Floats:
 
 
 def from_weights(stages: Sequence[Stage], weights: Sequence[Floats]) -> State:
-    """Return the state with the masters nearest to these weights, in Keras's order and shapes.
+    """Return the state with the masters that are nearest to given weights.
 
-    Raises TrainingError for other shapes, and for weights that are too large.
+    The weights are in Keras's order and shapes. Raises TrainingError for other shapes, and for
+    weights that are too large.
     """
     shapes = keras_shapes(stages)
     weights = [numbers(each, "an array of weights") for each in items("weights", weights, "arrays")]
@@ -207,7 +213,7 @@ def from_weights(stages: Sequence[Stage], weights: Sequence[Floats]) -> State:
     if given != shapes:
         raise TrainingError(f"weights of shapes {given} do not fit, {shapes} do")
     parts = tensors(stages)
-    # The tensor of each array is found by putting the numbers of the tensors in Keras's order.
+    # Numbers of tensors, put in Keras's order, show which tensor each array belongs to.
     owners: list[list[tuple[int, ...]]] = [
         [(number,)] * (1 + tensor.biased) for number, tensor in enumerate(parts)
     ]
@@ -243,7 +249,10 @@ def from_weights(stages: Sequence[Stage], weights: Sequence[Floats]) -> State:
 
 
 def glorot(stages: Sequence[Stage], seed: int) -> State:
-    """Draw fresh weights by the initialisers of each stage; recurrent biases are Keras's."""
+    """Return a state with fresh weights, drawn by the initialisers of each stage.
+
+    The biases of recurrent layers are Keras's.
+    """
     rng = np.random.default_rng(seed)
     weights: list[Floats] = []
     for stage in stages:
@@ -261,9 +270,9 @@ def glorot(stages: Sequence[Stage], seed: int) -> State:
 
 
 def _lstm(stage: Stage, lstm: Recurrence, rng: np.random.Generator) -> list[Floats]:
-    """Draw embeddings, kernel, recurrent kernel and biases, which are ones for forget gates.
+    """Draw fresh weights of an LSTM or GRU: embeddings, kernel, recurrent kernel and biases.
 
-    A GRU has biases of zero.
+    The biases of an LSTM's forget gate are ones, all other biases are zeros.
     """
     kernel, recurrent, *words = stage.initializers
     found: list[Floats] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Energy and operations of a step, from its compiled program."""
+"""Counts energy and operations of a training step, from its compiled program."""
 
 from __future__ import annotations
 
@@ -21,31 +21,32 @@ from systola.training.task import Task
 
 @dataclass(frozen=True)
 class StepEnergy:
-    """The energy of a step with a whole batch, all cores together."""
+    """The energy of a training step with a whole batch, of all cores together."""
 
     samples: int
-    """Samples of the batch."""
+    """Number of samples of the batch."""
     operations: int
-    """Useful operations, two for each multiply-accumulate: in the forward pass, the backward pass
-    and the update of the weights.
-    """
+    """Number of useful operations, two for each multiply-accumulate. They are in the forward pass,
+    the backward pass and the update of the weights."""
     cycles: int | None
-    """Cycles of the last step, on a machine with a clock."""
+    """Number of cycles of the last step; None on a machine without a clock."""
     activity: Activity
     energy: tuple[Energy, ...]
-    """The energy in each technology of systola.timing.technology."""
+    """The energy of the step in each technology of systola.timing.technology."""
 
     @property
     def joules(self) -> dict[str, float]:
-        """Joules of the step, by the technology's name."""
+        """Energy of the step in joules, by the technology's name."""
         return {each.technology: each.joules for each in self.energy}
 
     def operations_per_second(self, mhz: float) -> float | None:
-        """Return the operations in a second at a clock of `mhz` MHz; None without cycles."""
+        """Return the operations in a second at a clock of `mhz` MHz; None if cycles are not
+        known.
+        """
         return self.operations * mhz * 1e6 / self.cycles if self.cycles else None
 
     def figures(self) -> dict[str, object]:
-        """Return the figures for JSON."""
+        """Return the numbers of the step as plain values for JSON."""
         return {
             "samples": self.samples,
             "operations": self.operations,
@@ -58,8 +59,8 @@ class StepEnergy:
 def step_energy(config: Config, task: Task, cycles: int | None) -> StepEnergy | None:
     """Return the energy of a step of `task` with all its samples, on cores of `config`.
 
-    A batch that has no room is taken in turns; the words of its texts are taken to be spread over
-    the vocabulary. None if the machine has no program even with one block of samples a turn.
+    A batch that has no room is taken in turns; its words are assumed to be spread over the
+    vocabulary. None if the machine has no program even with one block of samples a turn.
     """
     done = Activity()
     try:
@@ -75,7 +76,7 @@ def step_energy(config: Config, task: Task, cycles: int | None) -> StepEnergy | 
 
 
 def _words(task: Task) -> NDArray[np.intp] | None:
-    """Return words, (samples, steps), that name all rows of the vocabulary equally often."""
+    """Return words, (samples, steps), in which all words of the vocabulary are equally frequent."""
     lstm, words = task.stages[0].lstm, some_words(task)
     if lstm is None or words is None:
         return None
@@ -83,10 +84,11 @@ def _words(task: Task) -> NDArray[np.intp] | None:
 
 
 def step_macs(stages: tuple[Stage, ...]) -> int:
-    """Return the multiply-accumulates that a step needs for one sample, biases left out.
+    """Return the multiply-accumulates that a step needs for one sample, without biases.
 
-    They make the sums, the gradient of the weights, and the gradient of the inputs where something
-    is learnt before these. Looking a word up in an Embedding needs no multiply-accumulate.
+    They make the sums and the gradient of the weights of each stage. They also make the gradient of
+    its inputs if a stage before it learns. Looking a word up in an Embedding needs no
+    multiply-accumulate.
     """
     total = 0
     for number, stage in enumerate(stages):

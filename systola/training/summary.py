@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of a network's layers, as Keras prints it."""
+"""Prints the table of a network's layers, as Keras does."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _TITLES = ("Layer (type)", "Output Shape", "Param #")
 _WIDTHS = (31, 22, 13)
 _MASTER_BYTES = 2
 _PLAIN = str.maketrans("━─┃│┏┳┓┡╇┩├┼┤└┴┘", "--||++++++++++++")
-"""Plain characters for terminals that lack lines."""
+"""Plain characters in place of line-drawing characters, for terminals without them."""
 
 
 def names(layers: Sequence[Layer]) -> list[str]:
-    """Return the name of each layer: its own, or Keras's for the class, such as dense_1."""
+    """Return the name of each layer: its own, or Keras's name for the class, such as dense_1."""
     taken = {layer.name for layer in layers if layer.name}
     found: list[str] = []
     for layer in layers:
@@ -67,10 +67,9 @@ def weights_of_layers(layers: Sequence[Layer]) -> list[int] | None:
 
 
 def table(layers: Sequence[Layer], name: str) -> str:
-    """Return the table of a network called `name`, line by line.
+    """Return the text of the table of a network called `name`.
 
-    Sizes in bytes are for masters of int16. Raises TrainingError for layers that cannot be
-    trained.
+    Sizes in bytes are for int16 masters. Raises TrainingError for layers that cannot be trained.
     """
     counts, shapes = weights_of_layers(layers), _shapes(layers)
     cells: list[tuple[str, str, str]] = []
@@ -101,7 +100,7 @@ def table(layers: Sequence[Layer], name: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a table as standard output can show it."""
+    """Return a table in characters that standard output can show."""
     try:
         text.encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -175,7 +174,7 @@ def _row(line: str, cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _size(count: int) -> str:
-    """Return a number of weights, with the bytes of their masters."""
+    """Return the text for a number of weights, with the bytes of their masters."""
     size, unit = float(count * _MASTER_BYTES), "B"
     for larger in ("KB", "MB", "GB"):
         if size < 1024:

@@ -18,8 +18,8 @@ SHIFT, GRADIENT, SPARE, INPUTS = 1, 2, 3, 4
 - INPUTS: the first register for fraction bits of the inputs of stages.
 """
 STATE = 7
-"""Number of the exponent register with the fraction bits of all states of an LSTM, as the update
-takes them."""
+"""Number of the exponent register with the fraction bits of all states of an LSTM, which the update
+of its weights needs."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Task:
     stages: tuple[Stage, ...]
     input_bits: int
     master_bits: tuple[int, ...]
-    """Fraction bits of the masters of each tensor, the tensors of the stages first."""
+    """Fraction bits of the masters (int16 weights) of each tensor. The tensors of the stages come
+    first."""
     loss: str
     """Name of the loss, one of `loss.LOSSES`."""
     count: int
@@ -53,20 +54,20 @@ class Task:
     decays: Decays | None = None
     """Decays of the moments of Adam and RMSprop; None for other optimisers."""
     clip: Clip | None = None
-    """Norm at which gradients are cut off; None for no limit."""
+    """Norm at which gradients are cut off; None if they are not."""
     clip_value: float | None = None
-    """Magnitude at which each number of a gradient is cut off; None for no limit."""
+    """Magnitude at which each number of a gradient is cut off; None if it is not."""
     largest_weight: float = 0.0
-    """Largest weight of all samples; 0 where samples have no weights."""
+    """Largest weight of any sample; 0 if samples have no weights."""
     stochastic: bool = False
     """Whether the update of the masters is rounded at random."""
     unit_bits: tuple[int, ...] = ()
-    """Fraction bits of the units of all stages but the last, where nothing is learnt. If empty,
-    they are measured as in a step."""
+    """Fraction bits of the units of all stages but the last, for a program that learns nothing. If
+    empty, the program measures the units."""
     seed: int = 0
-    """Seed of the masks of Dropout, and of random rounding."""
+    """Seed of the random masks of Dropout, and of random rounding."""
     core: int = 0
-    """Number of the core among `cores` that share the batch, see `share`."""
+    """Number of this core among the `cores` that share the batch, see `share`."""
     cores: int = 1
     turn: int = 0
     """Number of the turn among `turns` in which a core takes its samples, see `share`."""
@@ -74,7 +75,9 @@ class Task:
 
     @property
     def reads_words(self) -> bool:
-        """Whether a program reads the row of each word, and so needs the words when it is built."""
+        """Whether a program reads the row of each word (Embedding), and so needs the words when it
+        is built.
+        """
         lstm = self.stages[0].lstm
         return self.turns > 1 and lstm is not None and lstm.vocabulary > 0
 
@@ -86,10 +89,10 @@ class Task:
         return int(bool(self.momentum))
 
     def share(self, size: int) -> range:
-        """Return the samples of the core in this turn, which are neighbours in the batch.
+        """Return the samples of this core in this turn, which are successive samples of the batch.
 
         The samples are whole blocks of `size`, because the array takes no longer for a whole block.
-        No core or turn has more than one block more than another.
+        The shares of all cores and turns differ by at most one block.
         """
         blocks, turn = -(-self.count // size), self.core * self.turns + self.turn
         first, end = (n * blocks // (self.cores * self.turns) for n in (turn, turn + 1))
@@ -97,8 +100,8 @@ class Task:
 
 
 def begin_told(task: Task, tensor: int) -> int:
-    """Return the number of bits of a tensor's largest gradient before any step has measured it.
+    """Return the number of bits of a tensor's largest gradient that a step begins its report with.
 
-    A tensor that learns nothing begins with a number that changes nothing.
+    For a tensor that learns nothing the number leaves all scales as they are.
     """
     return LEAST_TOLD if learns(task.stages, tensor) else GRADIENT_BITS

@@ -62,7 +62,7 @@ class TPUClusterResolver:
         self.latency = whole("latency", latency, 0, MAX_LATENCY)
 
     def master(self) -> str:
-        """Return the address, "local" where none was given."""
+        """Return the address of the pod, "local" if none was given."""
         return self._address
 
 
@@ -81,36 +81,40 @@ class TPUStrategy(Strategy):
         found = _resolver(tpu_cluster_resolver)
         backend = "iss" if found.backend == FAST else found.backend
         super().__init__(found.cores, found.preset, backend=backend, latency=found.latency)
-        # Strategy is a frozen dataclass
+        # Strategy is a frozen dataclass, so its fields are set in this way
         object.__setattr__(self, "_training_backend", found.backend)
 
     @property
     def training_backend(self) -> str:
-        """The back end on which models train."""
+        """The back end on which models of this strategy train."""
         return self._training_backend
 
 
 TPUDistributionStrategy = TPUStrategy
-"""Older name of TPUStrategy."""
+"""Older name that TensorFlow has for TPUStrategy."""
 
 
 @takes()
 def experimental_connect_to_cluster(cluster_spec_or_resolver: TPUClusterResolver) -> None:
-    """Check the resolver: simulated cores need no connection. Raises TrainingError for any other
-    object."""
+    """Check a resolver; simulated cores need no connection.
+
+    Raises TrainingError for any other object.
+    """
     _resolver(cluster_spec_or_resolver)
 
 
 @takes()
 def initialize_tpu_system(cluster_resolver: TPUClusterResolver | None = None) -> None:
-    """Check the resolver: simulated cores start when they are used. Raises TrainingError for any
-    other object."""
+    """Check a resolver; simulated cores start when they are used.
+
+    Raises TrainingError for any other object.
+    """
     _resolver(cluster_resolver)
 
 
 @takes()
 def keras_to_tpu_model(model: Any, strategy: Strategy | None = None) -> Sequential:
-    """Return a model that trains on the pod of `strategy`, else of the scope, else eight cores.
+    """Return a model that trains on a pod: of `strategy`, else of the scope, else of eight cores.
 
     A Sequential is moved to the pod, with all that it has learnt. For a Keras model a new model is
     made; sync_to_cpu() brings its weights back to the Keras model. Raises TrainingError as
@@ -128,8 +132,10 @@ def keras_to_tpu_model(model: Any, strategy: Strategy | None = None) -> Sequenti
 
 
 def _resolver(given: object) -> TPUClusterResolver:
-    """Return a resolver; None stands for a pod of eight cores. Raises TrainingError for anything
-    else."""
+    """Return a resolver as it is; None stands for a pod of eight cores.
+
+    Raises TrainingError for anything else.
+    """
     if given is None:
         return TPUClusterResolver()
     if not isinstance(given, TPUClusterResolver):

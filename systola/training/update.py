@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the update of masters by sums in the accumulators."""
+"""Writes the update of the masters (int16 weights) by sums of gradients in the accumulators."""
 
 from __future__ import annotations
 
@@ -43,26 +43,25 @@ from systola.training.writer import (
 
 _OWN = 15
 """Number in the counters of random rounding, in place of a stage's number. So these counters differ
-from the counters of masks.
-"""
+from the counters of the masks of Dropout."""
 _ADDED = {"wide": 1, "accumulate": 1, "exponent": SPARE}
 TOLD_BITS = 15
-"""Largest number of bits that each of two int16 numbers in host memory can report, for the largest
-gradient of a tensor.
-"""
+"""Largest number of bits that each of two int16 numbers in host memory can report, for a tensor's
+largest gradient."""
 
 
 @dataclass(frozen=True)
 class CutEntry(Entry):
-    """An entry of an update with steps that are cut off."""
+    """A parameter entry of an update in which each step of a weight is cut off at a limit."""
 
     most: int = 0
-    """Code of the largest step."""
+    """Code of the largest step that a weight may take."""
 
 
 @dataclass(frozen=True)
 class Masters:
-    """Masters of a stage in the buffer during an update, with velocities if there are any.
+    """The masters of some rows of a stage in the buffer during an update, with velocities or
+    moments.
 
     They are rows of one block of units, or of several blocks, block by block.
     """
@@ -73,16 +72,17 @@ class Masters:
     line: int
     """Number of the first row of the first block among the lines of the stage."""
     lines: tuple[range, ...]
-    """Lines of the masters, and lines of the tensors that are kept beside the rows of this core."""
+    """Lines of the masters, then the lines of each tensor beside them (velocities or moments), for
+    the rows of this core only."""
     start: int = 0
-    """Number of the first row of each block in its part of the update."""
+    """Number of the first row of each block among the rows of its part of the update."""
     of_block: int = sys.maxsize
-    """Number of rows of each block of units."""
+    """Number of rows of each block of units in this part of the update."""
     skipped: int = 0
-    """Number of rows of the first blocks that are not among these masters."""
+    """Number of rows, counted from the first block on, that come before these masters."""
 
     def own(self) -> Iterator[tuple[range, Masters]]:
-        """Yield the rows that this core updates, in runs, and their masters."""
+        """Yield each run of rows that this core updates, with the masters of the run."""
         taken = 0
         for rows in own_rows(self.task, self._rows):
             beside = (each[2 * taken : 2 * (taken + len(rows))] for each in self.lines[1:])
@@ -91,17 +91,20 @@ class Masters:
             taken += len(rows)
 
     def _alone(self) -> Masters:
-        """Return the masters without the tensors beside them."""
+        """Return the same masters without velocities and moments."""
         return replace(self, lines=self.lines[:1])
 
     def some(self, rows: range) -> Masters:
-        """Return the masters of some rows, all of which this core updates, or masters alone."""
+        """Return the masters of some of the rows.
+
+        If there are velocities or moments, this core must update all rows.
+        """
         pairs = slice(2 * rows.start, 2 * rows.stop)
         lines = tuple(each[pairs] for each in self.lines)
         return replace(self, lines=lines, skipped=self.skipped + rows.start)
 
     def by_block(self) -> Iterator[tuple[int, Masters]]:
-        """Yield the masters of each block of units, and the number of the first row of each."""
+        """Yield the masters of each block of units, after the number of its first row."""
         apart, first = self.writer.layout.shapes[self.number].lines, 0
         while first < self._rows:
             block, skipped = divmod(self.skipped + first, self.of_block)
@@ -117,7 +120,9 @@ class Masters:
             self.writer.read(host, lines)
 
     def write(self) -> None:
-        """Write the masters back to host memory, and the tensors beside the rows of this core."""
+        """Write the masters back to host memory, and the velocities or moments of this
+        core's rows.
+        """
         for host, lines in self._alone()._places():
             self.writer.write(host, lines)
         for _, own in self.own():
@@ -128,7 +133,10 @@ class Masters:
                 self.writer.owned.append((self.number, rows))
 
     def _places(self, *, beside: bool = False) -> Iterator[tuple[int, range]]:
-        """Yield places in host memory with their lines, of all tensors or of those `beside`."""
+        """Yield places in host memory with the lines of the buffer that belong to them.
+
+        The places are of all tensors, or of velocities and moments alone if `beside`.
+        """
         layout = self.writer.layout
         tensors = (layout.masters, *layout.beside)[beside : len(self.lines)]
         for _, block in self.by_block():
@@ -137,7 +145,8 @@ class Masters:
                 yield tensor[self.number] + offset, lines
 
     def update(self, row: int, entry: AnyEntry) -> None:
-        """Read the masters, add the sums of all cores from a row on, and write them back.
+        """Read the masters, add the sums of all cores from accumulator row `row` on, and write them
+        back.
 
         Each core updates its own rows, and gives their masters to all other cores.
         """
@@ -146,17 +155,19 @@ class Masters:
         self.write()
 
     def read_own(self) -> None:
-        """Read the masters of the rows that this core updates."""
+        """Read the masters of this core's rows, with their velocities or moments, from host
+        memory.
+        """
         for _, own in self.own():
             own.read()
 
     def add_of_all(
         self, row: int, entry: AnyEntry, meanwhile: Callable[[], object] | None = None
     ) -> None:
-        """Add the sums of all cores to the rows of this core, and share their masters.
+        """Add the sums of all cores to the masters of this core's rows; give these to all cores.
 
-        No other core needs the tensors beside these rows. With moments, call `meanwhile` where
-        the array has the most time to multiply, if at all.
+        No other core needs the velocities or moments of these rows. `meanwhile` is called at most
+        once. With moments this is when the array has the most time to multiply.
         """
         add_up(self.writer, self.task, row, self._rows)
         for rows, own in self.own():
@@ -169,8 +180,9 @@ class Masters:
         return len(self.lines[0]) // 2
 
     def add(self, row: int, entry: AnyEntry, meanwhile: Callable[[], object] | None = None) -> None:
-        """Add the sums from accumulator row `row` on to the masters, through velocities or moments
-        if the optimiser has them.
+        """Add the sums from accumulator row `row` on to the masters.
+
+        Velocities or moments, if the optimiser has them, are updated, too.
         """
         if self.task.decays:
             most = adapted_rows(self.writer.config)
@@ -192,9 +204,10 @@ class Masters:
             self.writer.activate(row, self.lines[0].start, self._rows, entry, **_ADDED)
 
     def _add_cut(self, row: int, entry: CutEntry) -> None:
-        """Cut the steps off and add them, some rows at a time, as steps take lines of their own.
+        """Write the steps of the weights, cut them off and add them to the masters, some rows at a
+        time.
 
-        The rows are of one block of units.
+        The rows are of one block of units. Steps take lines of their own.
         """
         writer, most = self.writer, adapted_rows(self.writer.config)
         if self.task.stochastic:
@@ -239,9 +252,7 @@ class Masters:
         )
 
     def _tell(self, row: int) -> None:
-        """Raise the reported number of bits of the tensor's largest gradient, see
-        `moments.raised`.
-        """
+        """Raise the report of the largest gradient's bits by these sums, see `moments.raised`."""
         writer, told = self.writer, told_register(self.task, self.number)
         writer.measure(told, first=told, second=SPARE)
         if self._rows:
@@ -257,7 +268,7 @@ class Masters:
     def _adapt(
         self, row: int, decays: Decays, entry: AnyEntry, meanwhile: Callable[[], object] | None
     ) -> None:
-        """Update moments and masters, see `systola.training.moments`."""
+        """Update moments and masters of these rows, as `systola.training.moments` describes."""
         writer, rows, how = self.writer, self._rows, {"wide": 1, "exponent": SPARE}
         master, *firsts, root = (each.start for each in self.lines)
         places = writer.allocate(2 * rows), writer.allocate(2 * rows)
@@ -277,8 +288,9 @@ class Masters:
         writer.activate(row, gradient, rows, gradients, **how)
         if cut_off:
             self._cut(gradient, "gradient_limit")
-        # The array begins its next product at about this Measure. The Measure and the quotient meet
-        # the array in a bank only once. Other instructions meet the array there again and again.
+        # The array begins its next product at about this Measure. The Measure and the quotient use
+        # the same bank of the buffer as the array only once. Other instructions would do so again
+        # and again.
         self._tell(row)
         if meanwhile:
             meanwhile()
@@ -291,16 +303,18 @@ class Masters:
         writer.free(*places)
 
     def _cut(self, codes: int, name: str) -> None:
-        """Cut int16 codes of these rows off, from a line on, at a limit of the step."""
+        """Limit the magnitude of these rows' int16 codes, from line `codes` on, to a limit of the
+        step.
+        """
         limit = StepLimit(self.number, name)
         at = (codes, 0, codes, self._rows, ONE, WIDE)
         self.writer.vector(Operation.COPY, *at, limit=limit)
 
     def _draw(self) -> None:
-        """Set the random generators for these rows.
+        """Set the generators of random rounding to these rows' place in their part of the update.
 
-        The generators are set as if this core had drawn for all earlier rows of the part. Other
-        cores may have these rows.
+        The generators go on as if this core had drawn for all earlier rows of the part, which other
+        cores may have.
         """
         writer, rows = self.writer, 1 + self.start
         unused = writer.allocate(rows)
@@ -315,7 +329,8 @@ class Masters:
 
 
 def update_shift(writer: Writer, task: Task, tensor: int, bits: int, inputs: Exponent) -> AnyEntry:
-    """Put the shift of an update into SPARE, and return the entry with its multiplier.
+    """Put the shift of an update into exponent register SPARE; return the entry with its
+    multiplier.
 
     `bits`: fraction bits of the masters. `inputs`: fraction bits of the inputs that the gradient is
     multiplied with.
@@ -335,16 +350,17 @@ def update_shift(writer: Writer, task: Task, tensor: int, bits: int, inputs: Exp
 
 
 def told_register(task: Task, tensor: int) -> int:
-    """Return the register for the number of bits of a tensor's largest gradient. The update of the
-    tensor leaves this register free.
+    """Return the exponent register that collects the bits of a tensor's largest gradient.
+
+    The update of the tensor leaves this register free.
     """
     if branched(task.stages):
         return _told_of_branches(task, tensor)
     last = len(task.stages) - 1
     lstm = task.stages[0].lstm
     if lstm and lstm.sequences:
-        # INPUTS has the fraction bits of the first LSTM's states. STATE is free by the time of its
-        # update.
+        # Register INPUTS has the fraction bits of the first LSTM's states. Register STATE is free
+        # when the first LSTM is updated.
         own = {0: STATE, recurrent_tensor(task.stages, 1): INPUTS + 2}
         if tensor in own:
             return own[tensor]
@@ -354,11 +370,10 @@ def told_register(task: Task, tensor: int) -> int:
 
 
 def _told_of_branches(task: Task, tensor: int) -> int:
-    """Return the register for the number of bits of a tensor's largest gradient, in a network with
-    branches.
+    """Return the exponent register for the bits of a tensor's largest gradient, with branches.
 
-    INPUTS has the inputs of each stage, and the next register has its units. An LSTM that gives all
-    states has these for units.
+    INPUTS has the fraction bits of the inputs of each stage, and the register after it of its
+    units. An LSTM that gives all states has its states in that register.
     """
     count = len(task.stages)
     if tensor < count:
@@ -366,17 +381,17 @@ def _told_of_branches(task: Task, tensor: int) -> int:
     for number, stage in enumerate(task.stages):
         if stage.lstm and tensor == recurrent_tensor(task.stages, number):
             return STATE if stage.lstm.sequences else INPUTS + 1
-    return INPUTS  # an LSTM takes embeddings without a register
+    return INPUTS  # the first LSTM takes embeddings without a register
 
 
 def begin_telling(writer: Writer, task: Task, *tensors: int) -> None:
-    """Begin to measure the gradients of tensors, where the optimiser has moments."""
+    """Set the registers for the largest gradients of tensors, if the optimiser has moments."""
     for tensor in tensors if task.decays else ():
         writer.measure(told_register(task, tensor), value=begin_told(task, tensor))
 
 
 def tell(writer: Writer, task: Task, *tensors: int) -> None:
-    """Write the numbers of bits that have been found to host memory.
+    """Report the bits of the largest gradients: write them to host memory, tensor by tensor.
 
     Each of two int16 numbers is 2^14 shifted right by a part of these bits, up to 15.
     """
@@ -395,9 +410,9 @@ def tell(writer: Writer, task: Task, *tensors: int) -> None:
 
 
 def rooms(writer: Writer, rows: int, task: Task) -> list[tuple[range, ...]]:
-    """Return two rooms for `rows` rows of masters, to be used in turn.
+    """Return two regions with room for `rows` rows of masters, to be used in turn.
 
-    Each has lines for the masters, and for the tensors beside the rows of this core.
+    Each has lines for the masters, and for the velocities or moments of this core's rows.
     """
     own = most_own_rows(task, rows)
     return [
@@ -407,5 +422,5 @@ def rooms(writer: Writer, rows: int, task: Task) -> list[tuple[range, ...]]:
 
 
 def cut(room: tuple[range, ...], rows: int) -> tuple[range, ...]:
-    """Return the lines of a room that `rows` rows of masters take."""
+    """Return the lines of one region of `rooms` that `rows` rows of masters take."""
     return tuple(each[: 2 * rows] for each in room)

@@ -31,14 +31,14 @@ from systola.training.numbers import Floats
 from systola.training.recurrent_layers import Recurring
 
 _COUNTS: dict[type, int] = {Embedding: 1, BatchNormalization: 4}
-"""Number of arrays of weights of a layer of each class, for classes without biases."""
+"""Number of arrays of weights of a layer without biases, by the name of its class."""
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _MOST_HEADER = 1 << 12
 """Largest size of the header of an array, in bytes."""
 
 
 def count_of(layer: Layer) -> int:
-    """Return how many arrays of weights a layer has."""
+    """Return the number of arrays of weights that a layer has."""
     if isinstance(layer, Dense | Conv2D | Conv1D | DepthwiseConv2D):
         return 1 + layer.use_bias
     if isinstance(layer, Recurring):
@@ -47,7 +47,7 @@ def count_of(layer: Layer) -> int:
 
 
 def snake_case(layer: Layer) -> str:
-    """Return the name that Keras makes of a layer's class: max_pooling2d."""
+    """Return the name that Keras makes of a layer's class, such as max_pooling2d."""
     name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", type(layer).__name__)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
 
@@ -55,9 +55,9 @@ def snake_case(layer: Layer) -> str:
 def write_weights(
     path: str | PathLike[str], layers: Sequence[Layer], weights: Sequence[Floats]
 ) -> None:
-    """Write weights in Keras's order. A name that ends in .h5 is for Keras.
+    """Write weights, in Keras's order, to a file; a name that ends in .h5 makes a file for Keras.
 
-    Raises TrainingError for such a name where h5py is not installed, OSError if the file cannot be
+    Raises TrainingError for such a name if h5py is not installed, OSError if the file cannot be
     written.
     """
     content = io.BytesIO()
@@ -74,7 +74,7 @@ def write_weights(
 def read_weights(
     content: bytes, layers: Sequence[Layer], shapes: Sequence[tuple[int, ...]]
 ) -> list[NDArray[Any]]:
-    """Read weights of these shapes from a file of write_weights or of Keras.
+    """Read weights of these shapes from a file that write_weights or Keras has written.
 
     Raises TrainingError for anything else, with a message that begins with "it".
     """
@@ -114,7 +114,7 @@ def read_weights(
 
 
 def check_weights_path(path: str | PathLike[str]) -> None:
-    """Raise TrainingError for a name that needs h5py, where h5py is not installed."""
+    """Raise TrainingError for a name that ends in .h5 if h5py is not installed."""
     if str(Path(path)).endswith(".h5"):
         _h5py("write")
 
@@ -125,7 +125,7 @@ def _check(found: Sequence[tuple[int, ...]], wanted: Sequence[tuple[int, ...]]) 
 
 
 def _places(layers: Sequence[Layer]) -> list[str]:
-    """Return the place of each array in a .weights.h5 file of Keras 3."""
+    """Return the path of each array of weights within a .weights.h5 file of Keras 3."""
     found: list[str] = []
     counts: dict[str, int] = {}
     for layer in layers:

@@ -8,10 +8,9 @@ from systola.training.writer import NARROWING, Writer, shifted
 
 
 class Columns:
-    """A reader of the weights of one block of units after the other. A block has a line for each
-    input.
+    """A reader of the int8 weights of one block of units after the other.
 
-    At most two blocks are in the buffer at one time.
+    A block has a line for each input. At most two blocks are in the buffer at one time.
     """
 
     def __init__(self, writer: Writer, number: int) -> None:
@@ -22,7 +21,7 @@ class Columns:
         self._narrow = [writer.allocate(lines) for _ in range(2)]
 
     def read(self, block: int) -> None:
-        """Read a block into the buffer."""
+        """Read the masters of a block of units, and make int8 weights of them."""
         writer, layout = self._writer, self._writer.layout
         lines = layout.shapes[self._number].lines
         writer.read(layout.masters[self._number] + 2 * block * lines * layout.pitch, self._masters)
@@ -38,20 +37,20 @@ class Columns:
 
 
 class Turning:
-    """A reader that transposes the weights of a block of inputs, so that there is a line for each
+    """A reader that transposes the int8 weights of a block of inputs: a block has a line for each
     unit.
     """
 
     def __init__(self, writer: Writer, number: int) -> None:
         self.lines = writer.layout.shapes[number].units * writer.layout.size
-        """Number of lines of a block."""
+        """Number of lines of a block of transposed weights."""
         self._writer = writer
         self._number = number
         self._masters = writer.allocate(2 * self.lines)
         self._narrow = writer.allocate(self.lines)
 
     def read_to(self, block: int, line: int) -> None:
-        """Write a block, transposed, into the buffer from `line` on."""
+        """Read the weights of a block of inputs, transposed, to the buffer from line `line` on."""
         writer, layout = self._writer, self._writer.layout
         shape, size = layout.shapes[self._number], layout.size
         # These are the lines of this block of inputs, for one block of units after the other.
@@ -66,10 +65,9 @@ class Turning:
 
 
 class Turned(Turning):
-    """A reader of the transposed weights of one block of inputs after the other. A block has a line
-    for each unit.
+    """A reader of the transposed weights of one block of inputs after the other.
 
-    At most two blocks are in the buffer at one time.
+    A block has a line for each unit. At most two blocks are in the buffer at one time.
     """
 
     def __init__(self, writer: Writer, number: int) -> None:
@@ -77,7 +75,7 @@ class Turned(Turning):
         self._turned = [writer.allocate(self.lines) for _ in range(2)]
 
     def read(self, block: int) -> int:
-        """Read a block into the buffer; return its first line."""
+        """Read the transposed weights of a block of inputs; return their first line."""
         turned = self._turned[block % 2].start
         self.read_to(block, turned)
         return turned
@@ -89,9 +87,7 @@ class Turned(Turning):
 
 
 def all_turned(writer: Writer, number: int) -> range:
-    """Bring all weights of a stage, transposed, to lines [block of inputs][unit]; return these
-    lines.
-    """
+    """Bring all int8 weights of a stage, transposed, to the buffer, [block of inputs][unit]."""
     layout = writer.layout
     shape = layout.shapes[number]
     result = writer.allocate(shape.units * shape.lines)
@@ -110,7 +106,9 @@ def all_turned(writer: Writer, number: int) -> range:
 
 
 def all_narrow(writer: Writer, number: int) -> range:
-    """Bring all weights of a stage to lines in the masters' order: [block of units][input]."""
+    """Bring all int8 weights of a stage to the buffer in the masters' order: [block of
+    units][input].
+    """
     layout = writer.layout
     shape = layout.shapes[number]
     result = writer.allocate(shape.units * shape.lines)
@@ -124,7 +122,7 @@ def all_narrow(writer: Writer, number: int) -> range:
 
 
 def all_tiles(writer: Writer, number: int) -> range:
-    """Bring all weights of a tensor, without biases, to lines in the order of the masters.
+    """Bring all int8 weights of a tensor, except biases, to the buffer in the masters' order.
 
     The order is [block of units][input].
     """
@@ -139,7 +137,7 @@ def all_tiles(writer: Writer, number: int) -> range:
 
 
 def biases(writer: Writer, number: int, block: int, lines: range) -> None:
-    """Read the masters of the biases of a block of units, C pairs of lines."""
+    """Read the masters of the biases of a block of units to `lines`, which are C pairs of lines."""
     layout = writer.layout
     shape = layout.shapes[number]
     first = 2 * (block * shape.lines + shape.bias)
@@ -147,5 +145,5 @@ def biases(writer: Writer, number: int, block: int, lines: range) -> None:
 
 
 def narrow(writer: Writer, masters: int, weights: int, rows: int) -> None:
-    """Make int8 weights of int16 masters, rounded."""
+    """Write int8 weights, rounded from int16 masters."""
     writer.copy(masters, weights, rows, shifted(MASTER_SHIFT - 1), NARROWING)

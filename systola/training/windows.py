@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describes windows over maps, of a convolution or of a pooling."""
+"""Describes the windows of a convolution or a pooling over maps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from systola.training.errors import TrainingError
 
 @dataclass(frozen=True)
 class Window:
-    """A set of windows over a map, with pairs (y, x).
+    """The windows over a map; sizes and places are pairs (y, x).
 
     Tap (i, j) of window (p, q) is pixel (p, q) * stride - before + (i, j).
     """
@@ -20,17 +20,19 @@ class Window:
     kernel: tuple[int, int]
     stride: tuple[int, int]
     before: tuple[int, int]
-    """Padding above and on the left, in pixels."""
+    """Number of pixels of padding above and on the left."""
     out: tuple[int, int]
 
     @property
     def taps(self) -> int:
-        """Number of pixels of a window."""
+        """Number of taps, which is the number of pixels of a window."""
         return self.kernel[0] * self.kernel[1]
 
     @property
     def side_by_side(self) -> bool:
-        """Whether every pixel between the first window and the last one belongs to one window."""
+        """Whether every pixel between the first window and the last window belongs to one
+        window.
+        """
         return self.kernel == self.stride
 
     @property
@@ -40,7 +42,7 @@ class Window:
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """Taps of a window, (i, j), in order."""
+        """The places of the taps in a window, (i, j), in order."""
         return [(i, j) for i in range(self.kernel[0]) for j in range(self.kernel[1])]
 
 
@@ -65,7 +67,7 @@ def convolved(
 
 
 def pooled(size: tuple[int, int], pool: tuple[int, int], stride: tuple[int, int]) -> Window:
-    """Return the windows of a pooling. Pixels that are left over belong to no window.
+    """Return the windows of a pooling. Pixels that fill no whole window belong to none.
 
     Raises TrainingError if a window does not fit the map.
     """

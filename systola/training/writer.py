@@ -26,20 +26,22 @@ from systola.training.layout import MOST_ENTRIES, Layout
 
 Bytes = NDArray[np.uint8]
 MOST_ROWS = (1 << 16) - 1
-"""Largest number of rows of one instruction."""
+"""Largest number of rows that one instruction can have."""
 MOST_BLOCKS = (1 << 12) - 1
-"""Largest number of lines of a row of one instruction."""
+"""Largest number of lines in a row of one instruction."""
 MOST_STRIDE = (1 << 24) - 1
 """Largest distance from one row of one instruction to the next row, in bytes."""
 UNIT = 1 << 16
-"""Scale of an int16 operand of ADD or SUBTRACT that leaves the operand as it is."""
+"""Multiplier of ADD or SUBTRACT that leaves an int16 operand as it is."""
 HALF = 1 << 30
-"""Multiplier that only halves."""
+"""Multiplier of a parameter entry that divides by two and does nothing else."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A parameter entry that is the same for all channels."""
+    """A parameter entry (multiplier, shift and bias of a requantisation) that is the same for all
+    channels.
+    """
 
     multiplier: int = HALF
     right: int = 0
@@ -49,80 +51,81 @@ class Entry:
 
 @dataclass(frozen=True)
 class StepEntry:
-    """A parameter entry with numbers that the host writes before each step."""
+    """A parameter entry with numbers that the host writes anew before each step."""
 
     tensor: int
     name: str
-    """Name of the MomentStep's property that is the entry. If `bits` is given, it is the name of a
-    method, which takes `bits`.
-    """
+    """Name of the property of a MomentStep that gives the entry. If `bits` is given, it is the name
+    of a method, which is called with `bits`."""
     bits: int | None = None
 
 
 @dataclass(frozen=True)
 class StepLimit:
-    """A limit of int16 results that the host writes before each step."""
+    """A largest magnitude of int16 results that the host writes anew before each step."""
 
     tensor: int
     name: str
-    """Name of the property of a MomentStep with the limit."""
+    """Name of the property of a MomentStep that gives the limit."""
 
 
 AnyEntry = Entry | StepEntry
 ONE = Entry(left=1)
-"""Parameter entry for y = x."""
+"""Parameter entry that leaves numbers as they are."""
 NARROW, NARROWING, WIDENING, WIDE = (0, 0), (1, 0), (0, 1), (1, 1)
-"""Sizes of operands and results of Vector, as pairs (operands, results): 0 for int8, 1 for
-int16.
-"""
+"""Sizes of the numbers of a Vector instruction, as pairs (operands, results): 0 stands for int8, 1
+for int16."""
 
 
 def shifted(right: int, *, multiplier: int = HALF, bias: int = 0) -> Entry:
-    """Return an entry with a shift to the right, or to the left where `right` is negative."""
+    """Return a parameter entry that shifts to the right, or to the left if `right` is negative."""
     return Entry(multiplier, max(right, 0), max(-right, 0), bias)
 
 
 class Writer:
-    """A program that is being written."""
+    """A program that is being written: its instructions so far, and the use of the buffer, entries
+    and tables.
+    """
 
     def __init__(self, config: Config, layout: Layout) -> None:
         self.config = config
         self.layout = layout
-        """Layout with the places of the samples of the turn that is written now."""
+        """Layout of host memory, with the places of the samples of the present turn."""
         self.turn = 0
-        """Number of the turn that is written now."""
+        """Number of the turn (part of the batch) for which instructions are written now."""
         self._whole = layout
         self.words: list[bytes] = []
         self._free = [(0, config.buffer_lines)]
         self._entries: dict[AnyEntry, int] = {}
         self._loaded: dict[int, int] = {}
-        """Place on the chip of each loaded entry, by its number; the entry used last is at the end.
-        """
+        """Place on the chip of each loaded parameter entry, by the entry's number. The entry used
+        last is at the end."""
         self.later_shifts: list[tuple[int, int, dict[str, int]]] = []
-        """Each Measure that takes the shift of a step: its number among the words, the tensor of
-        the shift, and the operands without the shift."""
+        """Instructions Measure to which the host adds a tensor's shift before each step: index
+        among the instructions, tensor, and operands without the shift."""
         self._tables: dict[bytes, int] = {}
         self._resident: dict[bytes, int] = {}
-        """Place on the chip of each loaded table; the table used last is at the end."""
+        """Place on the chip of each loaded table, by the table's bytes. The table used last is at
+        the end."""
         self._constants: list[NDArray[np.int8]] = []
         self._places: dict[bytes, int] = {}
         self.later_limits: list[tuple[int, StepLimit, dict[str, int]]] = []
-        """Each Set_Config_Scale that takes the limit of a step: its number among the words, the
-        source of the limit, and the operands without the limit."""
+        """Instructions Set_Config_Scale with a limit that the host writes before each step: index
+        among the instructions, source of the limit, and operands without the limit."""
         self._scales: tuple[int, int, int | StepLimit] = 0, 0, 0
         self.owned: list[tuple[int, range]] = []
-        """Lines of the masters of each tensor, by its number, beside which this core alone keeps
-        velocities or moments."""
+        """Rows of the masters that this core updates, as pairs of a tensor's number and its lines.
+        No other core keeps velocities or moments for these rows."""
 
     def take_turn(self, turn: int) -> None:
-        """Give `layout` the places of the samples of a turn."""
+        """Begin a turn: `layout` gets the places of the samples of this turn."""
         self.turn, self.layout = turn, self.of_turn(turn)
 
     def of_turn(self, turn: int) -> Layout:
-        """Return the layout with the places of the samples of a turn."""
+        """Return the layout of host memory with the places of the samples of turn `turn`."""
         return self._whole.of_turn(turn)
 
-    # Lines, entries, tables and constants for instructions.
+    # The methods below provide lines, entries, tables and constants for instructions.
 
     def allocate(self, lines: int) -> range:
         """Return lines of the unified buffer that nothing uses.
@@ -146,7 +149,9 @@ class Writer:
         )
 
     def fits(self, *lines: int) -> bool:
-        """Return whether regions with these numbers of lines have room, all at one time."""
+        """Return whether the buffer has room for regions with these numbers of lines at the same
+        time.
+        """
         before = list(self._free)
         try:
             for count in lines:
@@ -158,7 +163,7 @@ class Writer:
         return True
 
     def free(self, *regions: range) -> None:
-        """Give lines back to the buffer."""
+        """Give the lines of these regions back to the buffer."""
         free = sorted([*self._free, *((r.start, len(r)) for r in regions)])
         joined: list[tuple[int, int]] = []
         for start, size in free:
@@ -171,8 +176,8 @@ class Writer:
     def entry(self, entry: AnyEntry) -> int:
         """Return the place of a parameter entry on the chip.
 
-        The first entries are loaded when the program begins. A later one takes the place of the
-        entry that was not used for longest.
+        The first entries are loaded when the program begins. If the chip is full, a later entry is
+        loaded in the place of the entry that was not used for longest.
         """
         number, places = self._entries.setdefault(entry, len(self._entries)), self._loaded
         if number in places:
@@ -187,10 +192,11 @@ class Writer:
         return place
 
     def table(self, results: NDArray[np.int8]) -> int:
-        """Return the place on the chip of a table of results for 0 to 127 and -128 to -1.
+        """Return the place of a table on the chip; `results` are for inputs 0 to 127 and -128 to
+        -1.
 
-        The first tables are loaded when the program begins. A later one takes the place of the
-        table that was not used for longest.
+        The first tables are loaded when the program begins. If the chip is full, a later table is
+        loaded in the place of the table that was not used for longest.
         """
         key, places = results.tobytes(), self._resident
         number = self._tables.setdefault(key, len(self._tables))
@@ -208,7 +214,7 @@ class Writer:
         return self.layout.tables + number * TABLE_BYTES
 
     def constant(self, values: NDArray[np.int8]) -> range:
-        """Return lines with `values`, (lines, C), which no instruction may write."""
+        """Return lines of the buffer with the constant `values`, (lines, C)."""
         region = self.allocate(len(values))
         key = values.tobytes()
         if key not in self._places:
@@ -217,25 +223,27 @@ class Writer:
         self.read(self.layout.constants + self._places[key] * self.layout.pitch, region)
         return region
 
-    # Instructions.
+    # The methods below add instructions.
 
     def emit(self, opcode: Opcode, **operands: int) -> None:
-        """Add any instruction; raise NoRoomError if a field cannot hold its operand."""
+        """Add an instruction; raise NoRoomError if a field is too small for its operand."""
         try:
             self.words.append(encode(opcode, **operands))
         except EncodingError as error:
             raise NoRoomError(f"the network is too large for one instruction: {error}") from None
 
     def read(self, host: int, lines: range) -> None:
-        """Read lines that follow one another in host memory."""
+        """Add instructions that read lines of the buffer from successive lines of host memory."""
         self._copy(Opcode.READ_HOST_MEMORY, host, lines)
 
     def write(self, host: int, lines: range) -> None:
-        """Write lines one after the other to host memory."""
+        """Add instructions that write lines of the buffer to successive lines of host memory."""
         self._copy(Opcode.WRITE_HOST_MEMORY, host, lines)
 
     def read_rows(self, host: int, lines: range, row: int, stride: int) -> None:
-        """Read rows of `row` lines each, one every `stride` lines of host memory."""
+        """Add instructions that read rows of `row` lines each, which begin every `stride` lines in
+        host memory.
+        """
         if self._fits_one(row, stride):
             self._copy_rows(Opcode.READ_HOST_MEMORY_ALTERNATE, host, lines, row, stride)
             return
@@ -244,7 +252,9 @@ class Writer:
             self.read(host + number * stride * self.layout.pitch, here)
 
     def write_rows(self, host: int, lines: range, row: int, stride: int) -> None:
-        """Write rows of `row` lines each, one every `stride` lines of host memory."""
+        """Add instructions that write rows of `row` lines each, which begin every `stride` lines in
+        host memory.
+        """
         if self._fits_one(row, stride):
             self._copy_rows(Opcode.WRITE_HOST_MEMORY_ALTERNATE, host, lines, row, stride)
             return
@@ -253,7 +263,9 @@ class Writer:
             self.write(host + number * stride * self.layout.pitch, here)
 
     def _fits_one(self, row: int, stride: int) -> bool:
-        """Return whether the fields of one instruction hold these numbers."""
+        """Return whether the fields of one instruction are large enough for a row and its
+        stride.
+        """
         return row <= MOST_BLOCKS and stride * self.layout.pitch <= MOST_STRIDE
 
     def _copy_rows(self, opcode: Opcode, host: int, lines: range, row: int, stride: int) -> None:
@@ -277,7 +289,7 @@ class Writer:
         n_tiles: int,
         **how: int,
     ) -> None:
-        """Add a MatrixMultiply with weights from the buffer.
+        """Add a MatrixMultiply instruction with weights from the buffer.
 
         Raises NoRoomError if the accumulators have too few rows.
         """
@@ -294,7 +306,7 @@ class Writer:
     def activate(
         self, accumulator: int, buffer: int, rows: int, entry: AnyEntry, **how: int
     ) -> None:
-        """Add an Activate with one entry for all rows."""
+        """Add an Activate instruction with one parameter entry for all rows."""
         at = {"accumulator": accumulator, "buffer": buffer, "rows": rows, "n_tiles": 1}
         parameter = self.entry(entry)
         self.emit(Opcode.ACTIVATE, **at, parameter=parameter, rounding=Rounding.SINGLE, **how)
@@ -315,10 +327,10 @@ class Writer:
         rounding: Rounding = Rounding.SINGLE,
         **how: int,
     ) -> None:
-        """Add a Vector.
+        """Add a Vector instruction, after a Set_Config_Scale if scales or limit change.
 
-        `scales`: the multipliers of the operands of ADD and SUBTRACT. `limit`: the largest value of
-        an int16 result; 0 for no limit.
+        `scales`: the multipliers of the operands of ADD and SUBTRACT. `limit`: the largest
+        magnitude of an int16 result; 0 for no limit.
         """
         wanted = (*(scales or self._scales[:2]), limit if sizes[1] else self._scales[2])
         if wanted != self._scales:
@@ -353,7 +365,7 @@ class Writer:
         table: int = 0,
         exponent: int = 0,
     ) -> None:
-        """Add a Vector with operation COPY."""
+        """Add a Vector instruction with operation COPY."""
         self.vector(
             *(Operation.COPY, source, 0, destination, rows, entry, sizes),
             function=function,
@@ -371,29 +383,31 @@ class Writer:
         table: int = 0,
         entry: Entry = ONE,
     ) -> None:
-        """Multiply int8 lines with others, in the place of the first lines."""
+        """Multiply int8 lines with lines `others`; the products replace the first lines."""
         at = (lines, others, lines, rows, entry, NARROW)
         self.vector(Operation.MULTIPLY, *at, function=function, table=table)
 
     def measure(self, exponent: int, source: Source = Source.NONE, **operands: int) -> None:
-        """Add a Measure."""
+        """Add a Measure instruction, which writes an exponent register."""
         self.emit(Opcode.MEASURE, exponent=exponent, source=source, **operands)
 
     def measure_later(self, exponent: int, tensor: int, **operands: int) -> None:
-        """Add a Measure without a source, to the value of which each step adds a tensor's shift."""
+        """Add a Measure instruction; before each step the host adds a tensor's shift to its
+        value.
+        """
         operands |= {"exponent": exponent, "source": Source.NONE}
         self.later_shifts.append((len(self.words), tensor, operands))
         self.emit(Opcode.MEASURE, **operands)
 
     def transpose(self, source: int, destination: int, count: int, step: int) -> None:
-        """Add a Transpose."""
+        """Add a Transpose instruction."""
         at = {"buffer": source, "destination": destination}
         self.emit(Opcode.TRANSPOSE, **at, count=count, step=step)
 
-    # The finished program.
+    # The methods below return the finished program and its data.
 
     def code(self) -> bytes:
-        """Return the program: tables and entries first, Halt last.
+        """Return the bytes of the program: loads of tables and entries first, Halt last.
 
         Raises TrainingError if there are too many entries, or the program does not fit.
         """
@@ -418,7 +432,7 @@ class Writer:
         return program
 
     def entries(self) -> Bytes:
-        """Return the bytes of the parameter entries in host memory."""
+        """Return the bytes of all parameter entries for host memory."""
         pitch = self.layout.pitch
         planes = np.zeros((len(self._entries), PARAMETER_PLANES), np.uint8)
         for number, entry in enumerate(self._entries):
@@ -427,17 +441,18 @@ class Writer:
         return np.repeat(planes.reshape(-1), pitch)
 
     def later_entries(self) -> list[tuple[int, StepEntry]]:
-        """Return the numbers of the entries that the host writes before each step, with the
-        entries."""
+        """Return the parameter entries that the host writes before each step, each with its
+        number.
+        """
         entries = enumerate(self._entries)
         return [(number, entry) for number, entry in entries if isinstance(entry, StepEntry)]
 
     def tables(self) -> Bytes:
-        """Return the bytes of the tables in host memory."""
+        """Return the bytes of all tables for host memory."""
         return np.frombuffer(b"".join(self._tables), np.uint8)
 
     def constants(self) -> Bytes:
-        """Return the bytes of the constants in host memory."""
+        """Return the bytes of all constants for host memory."""
         count = sum(map(len, self._constants))
         if count > self.layout.constant_lines:
             raise ValueError(f"{count} lines of constants do not fit")
@@ -448,6 +463,6 @@ class Writer:
 
 
 def entry_planes(entry: Entry) -> list[int]:
-    """Return the bytes of an entry in its planes, the same for all channels."""
+    """Return the bytes of a parameter entry, one for each of its planes in host memory."""
     words = (entry.bias % 2**32).to_bytes(4, "little") + entry.multiplier.to_bytes(4, "little")
     return [*words, entry.left << 5 | entry.right]

@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks with branches: joins, and results and gradients that several layers take."""
+"""Training of networks with branches: joins of results, and results and gradients that several
+layers take.
+"""

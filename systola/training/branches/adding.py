@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adds int8 tensors with exponents of their own as int16 tensors, or puts them side by side."""
+"""Adds int8 tensors, each with an exponent of its own, to one int16 tensor."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from systola.training.task import SHIFT
 from systola.training.writer import WIDENING, Entry, Writer
 
 LEAST = 6
-"""Exponent register with the negative of the least fraction bits of all tensors that are added."""
+"""Number of the exponent register with the least fraction bits of all tensors that are added,
+negated."""
 
 
 def add_all(writer: Writer, kept: Kept, parts: Sequence[tuple[object, range]], bits: int) -> range:
-    """Return the sum of tensors, int16; its fraction bits go to the exponent register `bits`.
+    """Return the lines of an int16 sum of tensors; exponent register `bits` gets its fraction bits.
 
-    `parts`: the key of each tensor in `kept`, and its lines.
+    `parts`: the key in `kept` of each tensor's fraction bits, and the tensor's lines.
     """
     total = writer.allocate(2 * len(parts[0][1]))
     kept.negative([key for key, _ in parts], LEAST)
@@ -35,7 +36,7 @@ def add_some(
     total: range,
     shift: int,
 ) -> None:
-    """Write the sum of `count` tensors, int16; register LEAST has their least fraction bits.
+    """Write the int16 sum of `count` tensors, of which register LEAST has the least fraction bits.
 
     Exponent register `shift` is overwritten.
     """

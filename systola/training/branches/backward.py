@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the way back of a network with branches: gradients of one result are added, then go on."""
+"""Writes the backward pass of a network with branches: the gradients of one result are added before
+they go on.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,16 @@ from systola.training.writer import NARROWING, Entry, Writer
 
 @dataclass(frozen=True)
 class _Part:
-    """A gradient of a result, in all or some lines of a region."""
+    """A gradient of a result of the network, in all or some lines of a region of the buffer."""
 
     key: object
-    """Key of the gradient's fraction bits."""
+    """Key by which the fraction bits of the gradient are kept."""
     lines: range
     region: range
 
 
 class BranchedBackward(Backward):
-    """A writer of the way back of a network with branches."""
+    """A writer of the backward pass of a network with branches."""
 
     def __init__(self, writer: Writer, task: Task, forward: BranchedForward) -> None:
         super().__init__(writer, task, forward.left)
@@ -42,10 +44,13 @@ class BranchedBackward(Backward):
         self._normalizing = forward.normalizing
         self._parts: dict[int, list[_Part]] = {}
         self._regions: list[range] = []
-        """Regions of the gradients that wait, each as often as there are parts of it."""
+        """Regions of the buffer with gradients that wait to be added. A region is listed once for
+        each gradient in it."""
 
     def write(self, gradient: range) -> None:
-        """Write the way back, from the last stage's gradient, int8, [block of units][sample]."""
+        """Write the backward pass, from the int8 gradient of the last stage, [block of
+        units][sample].
+        """
         writer, stages = self._writer, self._task.stages
         for number in reversed(range(len(stages))):
             lstm = stages[number].lstm
@@ -65,7 +70,8 @@ class BranchedBackward(Backward):
             if lstm:
                 self._lstm(number, gradient, sequences=lstm.sequences)
                 continue
-            # The last register is one that the gradient of a Conv2D's inputs may overwrite.
+            # The register after the inputs is MADE, which the gradient of a Conv2D's inputs may
+            # overwrite.
             inputs = [Exponent(INPUTS, 0)] * (number + 1) + [Exponent(MADE, 0)]
             self._left.inputs[:] = inputs
             bits = self._task.master_bits[number]
@@ -88,7 +94,9 @@ class BranchedBackward(Backward):
             writer.free(gradient)
 
     def _normalized(self, number: int, gradient: range) -> range:
-        """Return the gradient of the inputs of a stage that normalises, from its results'."""
+        """Return the gradient of the inputs of a stage that normalises, from the gradient of its
+        results.
+        """
         codes = self._inputs.pop(number + 1)
         below = self._normalizing[number].back(gradient, codes)
         self._writer.free(gradient, codes)
@@ -103,20 +111,28 @@ class BranchedBackward(Backward):
         recurrent_backward(self._writer, self._task, number).write(gradient)
 
     def _add(self, at: int, lines: range, region: range, key: object) -> None:
-        """Keep a gradient of a result with the fraction bits in GRADIENT."""
+        """Keep a gradient of result number `at`, with the fraction bits that register GRADIENT has
+        now.
+        """
         self._kept.keep(key, GRADIENT)
         self._parts.setdefault(at, []).append(_Part(key, lines, region))
         self._regions.append(region)
 
     def _done(self, part: _Part) -> None:
-        """Give back the fraction bits of a gradient, and after its last part also its region."""
+        """Drop the kept fraction bits of a gradient, and free its region if no other gradient is
+        there.
+        """
         self._kept.free(part.key)
         self._regions.remove(part.region)
         if part.region not in self._regions:
             self._writer.free(part.region)
 
     def _gathered(self, number: int) -> range:
-        """Return the gradient of the result of a stage; its fraction bits are in GRADIENT then."""
+        """Return the gradient of a stage's result, the sum of the gradients from all stages that
+        take it.
+
+        Exponent register GRADIENT gets the fraction bits of the sum.
+        """
         writer, task = self._writer, self._task
         parts = self._parts.pop(number + 1)
         if alone(task.stages, number + 1):
@@ -150,7 +166,9 @@ class BranchedBackward(Backward):
         return gradient
 
     def _split(self, number: int, gradient: range) -> None:
-        """Give the gradient of a join to the results that it takes."""
+        """Keep the gradient of an Add or Concatenate as a gradient of each result that it has
+        taken.
+        """
         writer, layout, stage = self._writer, self._layout, self._task.stages[number]
         first = 0
         waiting = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the way forward of a network with branches, stage by stage.
+"""Writes the forward pass of a network with branches, stage by stage.
 
 Each stage takes one or several results of stages before it.
 """
@@ -18,31 +18,33 @@ from systola.training.task import INPUTS, STATE, Exponent, Task
 from systola.training.writer import Writer
 
 STATES = "states"
-"""Key of the fraction bits of all states of the last LSTM."""
+"""Key by which the fraction bits of all states of the last LSTM are kept."""
 
 
 class BranchedForward(Forward):
-    """A writer of the way forward of a network with branches.
+    """A writer of the forward pass of a network with branches.
 
-    INPUTS has the fraction bits of the result that the present stage takes.
+    Exponent register INPUTS has the fraction bits of the result that the present stage takes.
     """
 
     def __init__(self, writer: Writer, task: Task, *, train: bool) -> None:
         super().__init__(writer, task, train=train)
         self.kept = Kept(writer)
-        """Fraction bits of all results, by their numbers."""
+        """Store of the fraction bits of all results; the keys are the numbers of the results."""
         self._results: dict[int, range] = {}
         self._left_to_do = [
             at for number in range(len(task.stages)) for at in takes(task.stages, number)
         ]
-        """Numbers of results that stages have not taken yet, each as often as stages take it."""
+        """Numbers of the results that stages still have to take, listed once for each such stage.
+        """
         self.maps: dict[int, range] = {}
-        """Results that Conv2D stages take again on the way back, by their numbers."""
+        """Lines of results that Conv2D stages take again in the backward pass, by number of the
+        result."""
         self.normalizing: dict[int, Normalizing] = {}
-        """Stages that normalise, by their numbers."""
+        """Writers of the stages that normalise, by number of the stage."""
 
     def write(self) -> range:
-        """Write the way forward; return the logits, int16, [group][class]."""
+        """Write the forward pass; return the logits, int16 lines, [group of samples][class]."""
         writer, task, layout = self._writer, self._task, self._layout
         words = task.stages[0].lstm is not None
         x = writer.allocate(0 if words else layout.samples * layout.shapes[0].given)
@@ -83,17 +85,17 @@ class BranchedForward(Forward):
         return self._logits(last)
 
     def _note(self, at: int, lines: range, register: int) -> None:
-        """Keep a result, and its fraction bits."""
+        """Keep the lines of a result, and its fraction bits from an exponent register."""
         self._results[at] = lines
         self.kept.keep(at, register)
 
     def _begin(self, number: int, at: int) -> None:
-        """Bring the fraction bits of the result that a stage takes."""
+        """Put the fraction bits of the result that a stage takes into exponent register INPUTS."""
         self.kept.bring(at, INPUTS)
         self.left.inputs[:] = [Exponent(INPUTS, 0)] * (number + 1)
 
     def _rows(self, number: int, at: int) -> range:
-        """Return a result as a Dense takes it: rows, and lines of ones for its bias after them."""
+        """Return a result as the rows that a Dense takes, with lines of ones for the bias."""
         given = self._as_row(at, extra=self._layout.samples)
         zero, wide = not self._task.stages[number].use_bias, takes_state(self._task.stages, number)
         lines = given[-(self._layout.samples << wide) :]
@@ -101,7 +103,7 @@ class BranchedForward(Forward):
         return given
 
     def _normalize(self, number: int) -> None:
-        """Write a stage that normalises, and keep its results."""
+        """Write a stage that normalises a batch, and keep its result for later stages."""
         (at,), left = self._task.stages[number].sources, self.left
         stage = Normalizing(self._writer, self._task, number, self.kept)
         self._begin(number, at)
@@ -117,7 +119,7 @@ class BranchedForward(Forward):
         self._taken(at)
 
     def _lstm(self, number: int, at: int, *, sequences: bool) -> None:
-        """Write an LSTM, with its inputs and the states of all steps in host memory."""
+        """Write an LSTM stage, which has its inputs and the states of all steps in host memory."""
         lines = self._recurrent.write(number, range(0))
         if self._train and not sequences:
             self.kept.keep(STATES, STATE)
@@ -125,7 +127,9 @@ class BranchedForward(Forward):
         self._taken(at)
 
     def _as_row(self, at: int, *, extra: int) -> range:
-        """Return a result as rows; maps are flattened, with `extra` lines after them."""
+        """Return the lines of a result as rows. Maps are flattened, and get `extra` free lines
+        after them.
+        """
         source = self._task.stages[at - 1] if at else None
         if source is None or not source.maps:
             return self._results[at]
@@ -136,21 +140,26 @@ class BranchedForward(Forward):
         return flat
 
     def _used(self, at: int, given: range) -> None:
-        """Give back the rows `given` to a stage if they are a copy; note that they are used."""
+        """Note that a stage has taken its result, and free the rows `given` to it if they are a
+        copy.
+        """
         if given != self._results[at]:
             self._writer.free(given)
         self._taken(at)
 
     def _taken(self, at: int) -> None:
-        """Note that a stage has taken a result; give its rows back after the last such stage."""
+        """Note that a stage has taken a result; after the last such stage free its lines."""
         self._left_to_do.remove(at)
         if at not in self._left_to_do and at not in self.maps:
             self._writer.free(self._results.pop(at))
 
-    # Joins.
+    # The methods below write joins: Add and Concatenate.
 
     def _join(self, number: int) -> range:
-        """Write a join; return its units. Rows of units have room after them for a bias of one."""
+        """Write a join; return the lines of its units.
+
+        Rows of units have room after them for the lines of ones that a bias needs.
+        """
         writer, layout, stage = self._writer, self._layout, self._task.stages[number]
         shape = layout.shapes[number]
         rows = shape.units * layout.samples * shape.left
@@ -180,7 +189,7 @@ class BranchedForward(Forward):
         return room
 
     def _part(self, at: int, *, maps: bool) -> range:
-        """Return the lines of a result as a join takes them."""
+        """Return the lines of a result in the form that an Add or Concatenate takes."""
         lines = self._results[at] if maps else self._as_row(at, extra=0)
         width = -(-width_of(self._task.stages, at, flat=False) // self._layout.size)
         source = self._task.stages[at - 1] if at else None

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the parts of an Add and of a Concatenate that are the same in one turn or several."""
+"""Writes the parts of Add and Concatenate that are the same whether a batch is taken at once or in
+turns.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,16 @@ from systola.training.task import INPUTS, SHIFT, SPARE, Exponent, Task
 from systola.training.writer import NARROW, NARROWING, ONE, Entry, Writer
 
 MADE = INPUTS + 1
-"""Exponent register with the fraction bits of the units that a stage makes."""
+"""Number of the exponent register with the fraction bits of the units that a stage makes."""
 _MOST = "most"
-"""Key of the most fraction bits of a result of Concatenate."""
+"""Key by which the largest number of fraction bits that a Concatenate may have is kept."""
 
 
 class Added:
-    """An Add: sums of int16, which become units."""
+    """A writer of an Add, which makes int8 units of int16 sums."""
 
     def __init__(self, writer: Writer, task: Task, left: Pass, number: int, *, train: bool) -> None:
-        """Begin to measure the sums, which have their fraction bits in INPUTS."""
+        """Begin to measure the sums; exponent register INPUTS has their fraction bits."""
         left.inputs[:] = [Exponent(INPUTS, 0)] * (number + 1)
         self.scale = UnitScale(writer, task, left, number, train=train)
         self._writer = writer
@@ -32,14 +34,14 @@ class Added:
         self._number = number
 
     def measure(self, task: Task, total: range) -> None:
-        """Measure the sums of the samples of a task."""
+        """Measure the magnitude of the sums `total` of the samples of a task."""
         layout = self._writer.layout
         shape, there = layout.shapes[self._number], len(task.share(layout.size))
         for rows in of_samples(shape.units, layout.samples * shape.left, there * shape.left):
             self.scale.measure_lines(total.start + 2 * rows.start, len(rows))
 
     def units(self, total: range, units: range, mask: range | None) -> None:
-        """Write the units of sums, and the mask of a ReLU."""
+        """Write the units that the sums `total` make, and the mask of a ReLU if there is one."""
         writer, relu = self._writer, self._stage.relu
         if relu and mask:
             _passing(writer, total, mask, NARROWING)
@@ -51,12 +53,12 @@ class Added:
 
 
 class SideBySide:
-    """A Concatenate of results with these numbers."""
+    """A writer of a Concatenate of the results with the numbers `given`."""
 
     def __init__(
         self, writer: Writer, task: Task, kept: Kept, number: int, given: Sequence[int], train: bool
     ) -> None:
-        """Find the least fraction bits of all parts."""
+        """Find the least fraction bits of all results that are put side by side."""
         self._writer = writer
         self._kept = kept
         self._number = number
@@ -65,7 +67,8 @@ class SideBySide:
         self._known = task.unit_bits[number] if task.unit_bits and not train else None
         keys: list[object] = [*given]
         if any(at and task.stages[at - 1].lstm for at in given):
-            # The state of an LSTM may have more fraction bits than the result.
+            # The state of an LSTM may have more fraction bits than the result of the Concatenate
+            # can have.
             writer.measure(SPARE, value=MOST_INPUT_BITS + self._lost - 1)
             kept.keep(_MOST, SPARE)
             keys.append(_MOST)
@@ -74,7 +77,7 @@ class SideBySide:
             kept.free(_MOST)
 
     def write(self, given: Iterable[tuple[int, range]], units: range, mask: range | None) -> None:
-        """Write the units of all parts, and the mask of a ReLU."""
+        """Write the units of all results that are put side by side, and the mask of a ReLU."""
         writer, relu, first = self._writer, self._stage.relu, 0
         function = Function.RELU if relu else Function.NONE
         for at, lines in given:
@@ -91,7 +94,7 @@ class SideBySide:
             first += len(lines)
 
     def end(self, left: Pass) -> None:
-        """Note the fraction bits of the units."""
+        """Put the fraction bits of the units of the Concatenate into exponent register MADE."""
         left.inputs[:] = [Exponent(INPUTS, 0)] * (self._number + 1) + [Exponent(MADE, 0)]
         if self._known is None:
             self._writer.measure(MADE, third=LEAST, value=1 - self._lost)
@@ -100,7 +103,7 @@ class SideBySide:
 
 
 def _passing(writer: Writer, sums: range, mask: range, sizes: tuple[int, int]) -> None:
-    """Write the mask of a ReLU: 1 for sums above zero."""
+    """Write the mask of a ReLU, which is 1 for sums above zero, else 0."""
     table = writer.table(positive_table())
     at = (sums.start, mask.start, len(mask), ONE, sizes)
     writer.copy(*at, Function.TABLE, table=table)

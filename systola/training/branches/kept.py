@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps fraction bits of many tensors as lines of the buffer, as there are few exponent registers.
 
-The number e that is kept is the negative of the fraction bits, so Measure finds the largest e of
-some tensors. KEPT_LINES int16 numbers hold e. Number j is -2^k, a magnitude of k bits, with k = e -
-LEAST_KEPT - KEPT_STEP * j between 0 and 15. The sum of the bits that Measure finds is e again, or
-the largest e of several tensors, as in `systola.training.exchange`.
+The number e that is kept is the negative of the fraction bits, so instruction Measure finds the
+largest e of some tensors. KEPT_LINES int16 numbers hold e. Number j is -2^k, a magnitude of k bits,
+with k = e - LEAST_KEPT - KEPT_STEP * j, limited to 0 to 15. Measure finds the bits of each number.
+Their sum gives e again, or the largest e of several tensors, as in `systola.training.exchange`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from systola.training.update import WHOLE
 from systola.training.writer import WIDE, Writer
 
 SCRATCH = 7
-"""Exponent register that is overwritten, as SHIFT is."""
+"""Number of a further exponent register, beside SHIFT, that Kept overwrites."""
 
 
 class Kept:
-    """A store of the fraction bits of tensors, by any key that the caller chooses."""
+    """A store of the fraction bits of tensors, by keys that the caller chooses."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -35,18 +35,20 @@ class Kept:
         self._source = writer.constant(least)
 
     def keep(self, key: object, register: int) -> None:
-        """Keep the fraction bits in a register for a tensor."""
+        """Store the fraction bits that an exponent register has, as the fraction bits of tensor
+        `key`.
+        """
         writer = self._writer
         lines = self._places[key] = writer.allocate(2 * KEPT_LINES)
         for number, line in enumerate(lines[::2]):
-            # Each line is -2^15 shifted by 15 - k, where e is the negative of the register.
+            # Each pair of lines is -2^15 shifted right by 15 - k bits, where e is the negative of
+            # the register.
             value = LEAST_KEPT + KEPT_STEP * (number + 1)
             writer.measure(SHIFT, first=register, value=value)
             writer.copy(self._source.start, line, 1, WHOLE, WIDE, exponent=SHIFT)
 
     def negative(self, keys: Sequence[object], register: int) -> None:
-        """Put the largest e of some tensors into a register: the negative of their least fraction
-        bits."""
+        """Put the least fraction bits of some tensors, negated, into an exponent register."""
         writer = self._writer
         writer.measure(register, value=LEAST_KEPT)
         for number in range(KEPT_LINES):
@@ -58,19 +60,19 @@ class Kept:
             writer.measure(register, first=register, second=SCRATCH)
 
     def bring(self, key: object, register: int) -> None:
-        """Put the fraction bits of a tensor into a register."""
+        """Put the kept fraction bits of a tensor into an exponent register."""
         self.negative([key], register)
         self._writer.measure(register, third=register)
 
     def write(self, key: object, host: int) -> None:
-        """Write the lines of a tensor to host memory."""
+        """Write the lines that hold the fraction bits of a tensor to host memory."""
         self._writer.write(host, self._places[key])
 
     def read(self, key: object, host: int) -> None:
-        """Read the lines of a tensor from host memory."""
+        """Read the lines that hold the fraction bits of a tensor from host memory."""
         lines = self._places[key] = self._writer.allocate(2 * KEPT_LINES)
         self._writer.read(host, lines)
 
     def free(self, key: object) -> None:
-        """Give the lines of a tensor back."""
+        """Give the lines that hold the fraction bits of a tensor back to the buffer."""
         self._writer.free(self._places.pop(key))

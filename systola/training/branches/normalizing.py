@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the normalisation of a batch, forward and back, see `systola.training.normalization`.
+"""Writes the normalisation of a batch (BatchNormalization), forward and backward.
 
-The array adds up channels with lines of ones. It multiplies each channel with a number of its own,
-which lies on the diagonal of a tile. A mean is subtracted from all rows as a product: of LESS in
-the first lane of a vector, with a tile that begins with the mean.
+`systola.training.normalization` explains the numbers. The array adds up channels with lines of
+ones. It multiplies each channel with a number of its own, which lies on the diagonal of a tile. A
+mean is subtracted from all rows as a product. A vector with LESS in its first lane is multiplied
+with a tile that has the mean as its first row.
 """
 
 from __future__ import annotations
@@ -47,15 +48,18 @@ from systola.training.writer import (
 )
 
 SPREAD, ROOT = GRADIENT, INPUTS + 2
-"""Exponent registers with the fraction bits of x - mean, of the results, and of reciprocal roots.
-"""
+"""Numbers of exponent registers. SPREAD has the fraction bits of x - mean, ROOT the fraction bits
+of reciprocal roots, and then of the results."""
 _HIGHEST = (1 << 15) - 1
 Sums = Callable[[int, range, int], None]
-"""A function that writes the sums of some rows of a block from an accumulator row on."""
+"""A function that writes sums. It takes a block, some of its rows, and the accumulator row where
+their sums begin."""
 
 
 class Normalizing:
-    """A stage that normalises; its lines are [block of channels][sample][pixel]."""
+    """A writer of a stage that normalises a batch; its lines are [block of
+    channels][sample][pixel].
+    """
 
     def __init__(self, writer: Writer, task: Task, number: int, kept: Kept) -> None:
         layout, stage = writer.layout, task.stages[number]
@@ -70,9 +74,9 @@ class Normalizing:
         self._frozen = stage.normalized.frozen
         self._blocks = layout.shapes[number].units
         self._rows = layout.samples * left
-        """Rows of a block."""
+        """Number of rows of a block of channels: a row for each pixel of each sample."""
         self._there = len(task.share(layout.size)) * left
-        """Rows of a block that are no padding; they come first."""
+        """Number of rows of a block that belong to samples; the rows of padding come after them."""
         self._count = task.count * left
         self._at_once = self._blocks * self._rows <= most
         """Whether the accumulators have room for the sums of all rows."""
@@ -80,9 +84,11 @@ class Normalizing:
         self._root = range(0)
 
     def forward(self, x: range, at: int, left: Pass) -> range:
-        """Write the results of a step for inputs `x`, result `at` of the network.
+        """Write the normalised results of inputs `x` in a training step; return the lines of the
+        results.
 
-        INPUTS has the fraction bits of the inputs.
+        The inputs are result number `at` of the network. Exponent register INPUTS has their
+        fraction bits.
         """
         if self._frozen:
             return self.at_rest(x, left, train=True)
@@ -117,9 +123,10 @@ class Normalizing:
         return result
 
     def _end_measuring(self, mean: range, variance: range, at: int) -> None:
-        """Tell the host of means and variances, and make roots and offsets of them.
+        """Write means and variances to host memory, and make reciprocal roots and offsets of them.
 
-        The offsets take the place of the means. ROOT gets the fraction bits of the roots.
+        The offsets take the place of the means. Exponent register ROOT gets the fraction bits of
+        the roots.
         """
         writer = self._writer
         self._tell(mean, variance, at)
@@ -130,10 +137,10 @@ class Normalizing:
         writer.vector(Operation.MULTIPLY, *offset)
 
     def at_rest(self, x: range, left: Pass, *, train: bool) -> range:
-        """Write the results by moving means and variances, which the host has written.
+        """Write the results with the moving means and variances, which the host has written.
 
-        The roots are left for the way back where there is one. INPUTS has the fraction bits of the
-        inputs.
+        In training the roots stay in the buffer for the backward pass. Exponent register INPUTS has
+        the fraction bits of the inputs.
         """
         root, offset = self._resting()
         result = self._moved(x, root, offset, left, train=train)
@@ -141,9 +148,10 @@ class Normalizing:
         return result
 
     def _resting(self) -> tuple[range, range]:
-        """Return roots and offsets of moving means and variances, int16.
+        """Read the int16 roots and offsets that the host has made of moving means and variances.
 
-        ROOT gets the fraction bits of the roots. INPUTS has the fraction bits of the inputs.
+        Exponent register ROOT gets the fraction bits of the roots. Register INPUTS has the fraction
+        bits of the inputs.
         """
         writer, layout, kept = self._writer, self._writer.layout, self._kept
         place, lines = layout.resting[self._number], 2 * self._blocks
@@ -161,7 +169,9 @@ class Normalizing:
         return root, offset
 
     def _end_resting(self, root: range, offset: range, *, train: bool) -> None:
-        """Give lines back to the buffer, but for the roots where there is a way back."""
+        """Give the lines of offsets and roots back to the buffer; in training the backward pass
+        keeps the roots.
+        """
         self._writer.free(offset)
         self._kept.free(("offset", self._number))
         if train:
@@ -171,8 +181,10 @@ class Normalizing:
         self._writer.free(root)
 
     def _moved(self, x: range, root: range, offset: range, left: Pass, *, train: bool) -> range:
-        """Write the results: inputs times roots, which have the fraction bits in ROOT, less the
-        offsets."""
+        """Write the results of the normalisation: inputs times roots, less the offsets.
+
+        Exponent register ROOT has the fraction bits of the roots.
+        """
         writer = self._writer
         writer.measure(ROOT, first=ROOT, second=INPUTS)
         tiles, less = self._diagonals(root), self._less()
@@ -188,9 +200,11 @@ class Normalizing:
         return result
 
     def back(self, gradient: range, codes: range) -> range:
-        """Write the gradient of the inputs, from the results `codes` and their gradient.
+        """Write the gradient of the inputs, from the results `codes` and the gradient of these
+        results.
 
-        GRADIENT has the fraction bits of either gradient.
+        Exponent register GRADIENT has the fraction bits of the gradient that is given, and gets the
+        fraction bits of the result.
         """
         if self._frozen:
             return self._times_roots(gradient)
@@ -229,7 +243,10 @@ class Normalizing:
         return result
 
     def _times_roots(self, gradient: range, *, wide: bool = False) -> range:
-        """Write the product of a gradient, int16 where `wide`, with the roots; give these back."""
+        """Write the product of a gradient with the roots, and free the lines of the roots.
+
+        The gradient is int16 where `wide`, else int8.
+        """
         writer = self._writer
         tiles = self._diagonals(self._root)
 
@@ -246,26 +263,32 @@ class Normalizing:
         return result
 
     def _end_times_roots(self) -> None:
-        """Set GRADIENT to the fraction bits of a gradient after its product with the roots."""
+        """Set register GRADIENT to the fraction bits of a gradient after its product with the
+        roots.
+        """
         writer, kept, key = self._writer, self._kept, ("root", self._number)
         writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=-1)
         kept.bring(key, MADE)
         writer.measure(GRADIENT, first=GRADIENT, second=MADE)
         kept.free(key)
 
-    # Sums of all rows, by channel.
+    # The methods below add up all rows, channel by channel.
 
     def _totals(self, add: Callable[[int], None], entry: Entry, exponent: int = 0) -> range:
-        """Add up each block over all cores; return int16 means, with zeros after them.
+        """Add up all rows of each block over all cores; return the int16 means, with zeros after
+        them.
 
-        `add` writes the sums of a block into the accumulator row of its number.
+        `add` writes the sums of a block into the accumulator row with the block's number. An entry,
+        and the shift in register `exponent`, make means of the sums.
         """
         for block in range(self._blocks):
             add(block)
         return self._means(0, entry, exponent)
 
     def _means(self, row: int, entry: Entry, exponent: int = 0) -> range:
-        """Add up accumulator rows, one for each block, over all cores; see `_totals`."""
+        """Add up accumulator rows, one for each block, over all cores; return means as `_totals`
+        does.
+        """
         writer, blocks = self._writer, self._blocks
         lines = self._room()
         add_up(writer, self._task, row, blocks)
@@ -276,14 +299,14 @@ class Normalizing:
         return lines
 
     def _room(self) -> range:
-        """Return lines for an int16 vector of each block, with the zeros of a tile after them."""
+        """Return lines for an int16 vector of each block, followed by a tile of zeros."""
         writer, lines = self._writer, 2 * self._blocks
         room = writer.allocate(lines + 2 * writer.layout.size)
         self._filled(room[lines:], np.zeros(writer.layout.size, np.int8))
         return room
 
     def _add(self, ones: range, lines: range, row: int, **how: int) -> None:
-        """Write the sums of all rows of a block into an accumulator row."""
+        """Write the sums of all rows of a block, channel by channel, into accumulator row `row`."""
         at = ones.start, lines.start, row, 1, self._rows // self._writer.layout.size, 1
         self._writer.multiply(*at, **how)
 
@@ -296,7 +319,10 @@ class Normalizing:
         self._add(ones, products, row, wide_weights=1, **how)
 
     def _ones(self) -> range:
-        """Return a line for each tile of a block, with ones for the rows that are no padding."""
+        """Return lines of ones with which the array adds up the rows of a block.
+
+        There is a line for each tile of the block, with zeros for rows of padding.
+        """
         writer, size = self._writer, self._writer.layout.size
         lines = writer.allocate(self._rows // size)
         whole, rest = divmod(self._there, size)
@@ -307,7 +333,7 @@ class Normalizing:
         return lines
 
     def _filled(self, lines: range, values: NDArray[np.int8]) -> None:
-        """Write the same numbers into all lines; there may be none."""
+        """Write the same int8 numbers into all lines of a region, which may be empty."""
         if not lines:
             return
         given = self._writer.constant(values[np.newaxis])
@@ -316,7 +342,9 @@ class Normalizing:
         repeat(self._writer, lines, 1)
 
     def _tell(self, mean: range, variance: range, at: int) -> None:
-        """Write means, variances and their fraction bits to host memory, for the moving ones."""
+        """Write means, variances and their fraction bits to host memory, where the host updates the
+        moving means and variances from them.
+        """
         writer, layout, lines = self._writer, self._writer.layout, 2 * self._blocks
         place = layout.measured[self._number]
         writer.write(place, mean[:lines])
@@ -325,12 +353,12 @@ class Normalizing:
             first = 2 * lines + 2 * KEPT_LINES * n
             self._kept.write(key, place + first * layout.pitch)
 
-    # Numbers of each channel.
+    # The methods below compute with one number for each channel.
 
     def _roots(self, variance: range) -> range:
-        """Write 1 / root(variance + epsilon); its fraction bits go to register ROOT.
+        """Write 1 / root(variance + epsilon); exponent register ROOT gets its fraction bits.
 
-        SPREAD has the fraction bits of x - mean. The variances are overwritten.
+        Exponent register SPREAD has the fraction bits of x - mean. The variances are overwritten.
         """
         writer, blocks = self._writer, self._blocks
         code, bits = epsilon_code(self._epsilon)
@@ -338,7 +366,8 @@ class Normalizing:
         writer.measure(SHIFT, first=SHIFT, third=SPREAD)
         self._raise(variance[: 2 * blocks], np.full(writer.layout.size, code), Entry(), SHIFT)
         if short := self._units % writer.layout.size:
-            # Channels that fill up a block get the largest variance, and so change nothing below.
+            # Padding channels of the last block get the largest variance, so that they do not raise
+            # the largest root.
             free = np.where(np.arange(writer.layout.size) < short, 0, _HIGHEST)
             self._raise(variance[2 * blocks - 2 : 2 * blocks], free, ONE, 0)
         power, scale, root = (writer.allocate(2 * blocks) for _ in range(3))
@@ -369,7 +398,7 @@ class Normalizing:
         return root
 
     def _raise(self, lines: range, values: NDArray[np.int64], entry: Entry, exponent: int) -> None:
-        """Add int16 numbers to each pair of lines, requantised by an entry."""
+        """Add the same int16 numbers, requantised by an entry, to each pair of lines."""
         writer = self._writer
         given = writer.constant(pairs(values[np.newaxis]))
         for line in lines[::2]:
@@ -378,29 +407,33 @@ class Normalizing:
         writer.free(given)
 
     def _filled_wide(self, lines: range, values: NDArray[np.int64]) -> None:
-        """Write the same int16 numbers into all pairs of lines."""
+        """Write the same int16 numbers into all pairs of lines of a region."""
         writer = self._writer
         given = writer.constant(pairs(values[np.newaxis]))
         writer.copy(given.start, lines.start, 1, ONE, WIDE)
         writer.free(given)
         repeat(writer, lines, 2)
 
-    # Products of all rows, and results of these.
+    # The methods below write products of all rows, and requantise these products.
 
     def _unit(self, *, negative: bool = False) -> range:
-        """Return a tile of int16 with 2^UNIT_BITS on its diagonal, or the negative of it."""
+        """Return an int16 tile with 2^UNIT_BITS on its diagonal, or -2^UNIT_BITS if `negative`."""
         one = -(1 << UNIT_BITS) if negative else 1 << UNIT_BITS
         return self._writer.constant(pairs(np.eye(self._writer.layout.size, dtype=np.int64) * one))
 
     def _less(self) -> range:
-        """Return vectors with LESS in the first lane, for as many rows as go at one time."""
+        """Return vectors with LESS in the first lane, as many as the rows that are written at one
+        time.
+        """
         lines = self._writer.allocate(self._most)
         first = np.arange(self._writer.layout.size) == 0
         self._filled(lines, (first * LESS).astype(np.int8))
         return lines
 
     def _diagonals(self, lines: range, *, negative: bool = False) -> range:
-        """Return a tile for each block with its int16 numbers, or negative ones, as diagonal."""
+        """Return a tile for each block, with the int16 numbers of its channels, or their negatives,
+        as diagonal.
+        """
         writer, size = self._writer, self._writer.layout.size
         unit, tiles = self._unit(negative=negative), writer.allocate(2 * size * self._blocks)
         for block in range(self._blocks):
@@ -419,29 +452,36 @@ class Normalizing:
         return lines[block * self._rows : (block + 1) * self._rows]
 
     def _times(self, lines: range, rows: range, tile: int, row: int, accumulate: int = 0) -> None:
-        """Write the products of some rows with a tile of int16."""
+        """Write the products of some rows with an int16 tile into accumulator rows."""
         at = lines.start + rows.start, tile, row, len(rows), 1, 1
         self._writer.multiply(*at, accumulate=accumulate, wide_weights=1)
 
     def _minus(self, less: range, mean: range, block: int, rows: range, row: int) -> None:
-        """Subtract the means of a block from its sums, but for rows of padding."""
+        """Subtract the means of a block from its sums in the accumulators, except in rows of
+        padding.
+        """
         if there := self._here(rows):
             at = less.start, mean.start + 2 * block, row, there, 1, 1
             self._writer.multiply(*at, accumulate=1, wide_weights=1)
 
     def _here(self, rows: range) -> int:
-        """Return how many of some rows are no padding."""
+        """Return how many of the given rows of a block are no padding."""
         return min(max(self._there - rows.start, 0), len(rows))
 
     def _parts(self) -> Iterator[tuple[int, range, int]]:
-        """Yield blocks, some of their rows, and the accumulator row of their sums."""
+        """Yield parts that fit the accumulators: a block, some of its rows, and the accumulator row
+        where their sums begin.
+        """
         for block in range(self._blocks):
             for first in range(0, self._rows, self._most):
                 rows = range(first, min(first + self._most, self._rows))
                 yield block, rows, (block * self._rows + first) * self._at_once
 
     def _narrowed(self, sums: Sums, *, wide: bool = False) -> range:
-        """Write int8 results of sums, shifted by the number in SHIFT at least; int16 if `wide`."""
+        """Write the results of sums, shifted by at least the number in exponent register SHIFT.
+
+        The results are int8, or int16 if `wide`.
+        """
         writer = self._writer
 
         def measure(row: int, rows: int) -> None:
@@ -459,7 +499,12 @@ class Normalizing:
         *,
         wide: bool = False,
     ) -> range:
-        """Write results of sums, when all have been measured, with the shift in SHIFT."""
+        """Write the results of sums, shifted by exponent register SHIFT, after all sums have been
+        measured.
+
+        `measure` is called with accumulator rows, and `end` after the last one. Sums that have no
+        room in the accumulators at one time are written again.
+        """
         writer = self._writer
         for block, rows, row in self._parts():
             sums(block, rows, row)
@@ -474,12 +519,12 @@ class Normalizing:
         return result
 
     def _without_padding(self, lines: range) -> None:
-        """Write zeros into the rows of padding."""
+        """Write zeros into the rows of padding of all blocks."""
         for block in range(self._blocks):
             self._clear_padding(self._of(lines, block))
 
     def _clear_padding(self, lines: range) -> None:
-        """Write zeros into the rows of padding of a block."""
+        """Write zeros into the rows of padding of one block."""
         if padding := self._rows - self._there:
             line = lines.stop - padding
             self._writer.copy(line, line, padding, Entry(0), NARROW)

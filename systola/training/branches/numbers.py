@@ -3,9 +3,11 @@
 
 Int8 tensors with f_i fraction bits are added as int16 tensors. A tensor with the fewest fraction
 bits m is shifted left by 6 bits, and the others by fewer. So a sum has m + 6 fraction bits, and a
-sum of up to four tensors cannot leave int16. A sum has eight bits again after it has been measured.
-Halves are rounded away from zero then, in place of upwards. Sums of a few codes are halves often,
-and the error of a gradient adds up over all samples and pixels.
+sum of up to four tensors cannot leave int16.
+
+A sum is narrowed to eight bits again after it has been measured. Its halves are then rounded away
+from zero, not upwards. Sums of a few codes are halves often, and the error of a gradient adds up
+over all samples and pixels.
 """
 
 from __future__ import annotations
@@ -24,41 +26,46 @@ LEAST_KEPT, KEPT_LINES, KEPT_STEP = -60, 5, 15
 """
 _LEFT = 6
 _FULL = 2
-"""Bits of the largest number of tensors that fit without a smaller shift."""
+"""Number of bits of the largest number of tensors (four) that can be added with a shift of 6 bits.
+"""
 
 
 def kept(bits: int) -> int:
-    """Return fraction bits as they are kept: cut off to -15 to 60.
+    """Return fraction bits limited to the range in which they are kept, -15 to 60.
 
-    No number that matters leaves this range.
+    No fraction bits that matter are out of this range.
     """
     return min(max(bits, -LEAST_KEPT - KEPT_LINES * KEPT_STEP), -LEAST_KEPT)
 
 
 def kept_codes(bits: int) -> list[int]:
-    """Return the int16 numbers that hold fraction bits."""
+    """Return the int16 numbers by which the buffer holds fraction bits."""
     counts = [-bits - LEAST_KEPT - KEPT_STEP * number for number in range(KEPT_LINES)]
     return [-(1 << min(max(count, 0), KEPT_STEP)) for count in counts]
 
 
 def bits_of(codes: Sequence[int]) -> int:
-    """Return the fraction bits that int16 numbers hold."""
+    """Return the fraction bits that the int16 numbers of `kept_codes` hold."""
     return -LEAST_KEPT - sum((code ^ -1 if code < 0 else code).bit_length() for code in codes)
 
 
 def sum_left(count: int) -> int:
-    """Return how many fraction bits a sum of `count` tensors has beyond its tensors' least."""
+    """Return how many fraction bits a sum of `count` tensors has more than the tensor with the
+    fewest.
+    """
     return _LEFT - max(0, (count - 1).bit_length() - _FULL)
 
 
 def alone(stages: Sequence[Stage], at: int) -> bool:
-    """Return whether a result goes into one stage with weights, and nowhere else."""
+    """Return whether result number `at` goes into one stage, no Add or Concatenate, and nowhere
+    else.
+    """
     users = [stages[number] for number in range(len(stages)) if at in takes(stages, number)]
     return len(users) == 1 and not users[0].join
 
 
 def dense_of(stages: Sequence[Stage], at: int) -> int | None:
-    """Return the number of the Dense that a result goes into, if it goes nowhere else."""
+    """Return the number of the Dense that alone takes result number `at`; None if there is none."""
     users = [number for number in range(len(stages)) if at in takes(stages, number)]
     if len(users) > 1:
         return None
@@ -67,7 +74,7 @@ def dense_of(stages: Sequence[Stage], at: int) -> int | None:
 
 
 def width_of(stages: Sequence[Stage], at: int, *, flat: bool) -> int:
-    """Return the channels of a result, or all numbers of a sample where it is `flat`."""
+    """Return the number of channels of a result, or of all numbers of a sample if `flat`."""
     if not at:
         return stages[0].channels
     stage = stages[at - 1]

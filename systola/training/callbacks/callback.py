@@ -14,27 +14,28 @@ from systola.training.running_optimizer import RunningOptimizer
 from systola.training.state import State
 
 Logs = dict[str, float]
-"""Numbers by name. A callback may add some at the end of an epoch, for callbacks after it."""
+"""Numbers of an epoch or batch by name. A callback may add numbers at the end of an epoch, for
+callbacks after it."""
 
 
 class Model(Protocol):
     """The parts of a model that callbacks use."""
 
     stop_training: bool
-    """Whether training ends after this batch."""
+    """Whether training ends after the present batch."""
     log_names: Sequence[str]
-    """Names in the logs of an epoch."""
+    """Names that the logs of an epoch have."""
     epochs: int
     steps: int
 
     @property
     def optimizer(self) -> RunningOptimizer:
-        """The optimiser, with a learning rate to read and to set."""
+        """The optimiser of the model, with a learning rate to read and to set."""
         ...
 
     @property
     def input_bits(self) -> int | None:
-        """Fraction bits of the samples."""
+        """Fraction bits of the samples; None before the first samples."""
         ...
 
     def state(self) -> State:
@@ -42,15 +43,15 @@ class Model(Protocol):
         ...
 
     def restore(self, state: State, bits: int | None, *, epochs: int, steps: int) -> None:
-        """Continue the training from a state."""
+        """Continue the training from the state of an earlier moment."""
         ...
 
     def save(self, filepath: str | PathLike[str]) -> None:
-        """Save the model."""
+        """Save the whole model to a file."""
         ...
 
     def save_weights(self, filepath: str | PathLike[str]) -> None:
-        """Save the weights alone."""
+        """Save the weights of the model to a file."""
         ...
 
 
@@ -63,13 +64,13 @@ class Callback:
 
     model: Model
     params: Mapping[str, int]
-    """Arguments of fit(): verbose, epochs, and steps of an epoch."""
+    """Arguments of fit() by name: verbose, epochs, and steps of an epoch."""
 
     def __init__(self) -> None:
         pass
 
     def set_params(self, params: Mapping[str, int]) -> None:
-        """Take the arguments of fit(), before all other calls."""
+        """Take the arguments of fit(), before any other method is called."""
         self.params = params
 
     def set_model(self, model: Model) -> None:
@@ -86,7 +87,9 @@ class Callback:
         """Act before an epoch; epochs count from 0."""
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Act after an epoch. `logs`: loss, metrics, and the same with val_ before them."""
+        """Act after an epoch. `logs`: loss and metrics; with validation the same again with val_
+        before their names.
+        """
 
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
         """Act before a batch; batches count from 0 in each epoch."""
@@ -96,13 +99,13 @@ class Callback:
 
 
 CALLS = tuple(name for name in vars(Callback) if name.startswith(("on_", "set_")))
-"""The names of all calls."""
+"""The names of all methods that a training calls."""
 
 
 def check_callbacks(callbacks: object) -> list[Callback]:
     """Return callbacks as a list; raise TrainingError for anything else.
 
-    An object with the calls of a callback counts as a callback, such as a callback of Keras.
+    An object with the methods of a callback, such as a callback of Keras, counts as a callback.
     """
     if callbacks is None:
         return []

@@ -36,7 +36,7 @@ class CSVLogger(Callback):
         self._text = ""
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Check the file: with `append` rows are added to its text, else they replace it."""
+        """Check that the file can be written; with `append` keep its text, to add rows to it."""
         if self._path.is_dir():
             raise TrainingError(f"cannot write to {self._path}: it is a folder")
         check_writable(self._path)
@@ -46,7 +46,7 @@ class CSVLogger(Callback):
         self._columns = []
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Add the row of an epoch."""
+        """Add a row with the logs of an epoch to the file."""
         logs, rows = logs or {}, io.StringIO(newline="")
         writer = csv.writer(rows, delimiter=self._separator)
         if not self._columns:
@@ -57,7 +57,7 @@ class CSVLogger(Callback):
                 writer.writerow(["epoch", *self._columns])
         writer.writerow([epoch, *(logs.get(name, "NA") for name in self._columns)])
         self._text += rows.getvalue()
-        # A pipe has taken the rows of earlier epochs.
+        # The file may be a pipe, which has taken the rows of earlier epochs.
         whole = self._path.is_file() or not self._path.exists()
         text = self._text if whole else rows.getvalue()
         write_file(self._path, text.encode(errors="surrogateescape"))

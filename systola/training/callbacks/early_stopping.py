@@ -12,11 +12,11 @@ from systola.training.state import State
 
 @constructor()
 class EarlyStopping(Monitor):
-    """A callback that stops after `patience` epochs without a better number; see Monitor.
+    """A callback that stops the training after `patience` epochs in which a number got no better.
 
-    Epochs before `start_from_epoch` do not count. With a `baseline`, only a number that is better
-    than the baseline, too, begins the count anew. `restore_best_weights`: in the end the model has
-    every byte that it had after the best epoch.
+    The number is `monitor`, see Monitor. Epochs before `start_from_epoch` do not count. With a
+    `baseline`, only a number that is better than the baseline, too, begins the count anew.
+    `restore_best_weights`: in the end the model has every byte that it had after the best epoch.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class EarlyStopping(Monitor):
         self._best_state: State | None = None
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Begin to count the epochs without a better number."""
+        """Begin to count the epochs in which the monitored number gets no better."""
         super().on_train_begin(logs)
         self._reset()
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Stop after too many epochs that were no better."""
+        """Stop the training after too many epochs in which the monitored number got no better."""
         current = (logs or {}).get(self.monitor)
         if current is None or epoch < self.start_from_epoch:
             return
@@ -65,7 +65,7 @@ class EarlyStopping(Monitor):
             self.model.stop_training = True
 
     def on_train_end(self, logs: Logs | None = None) -> None:
-        """Restore the state after the best epoch, if that was asked for."""
+        """Restore the state that the model had after the best epoch, if `restore_best_weights`."""
         if self.stopped_epoch and self.verbose:
             print(f"Epoch {self.stopped_epoch + 1}: early stopping")
         if self._best_state is None:

@@ -12,27 +12,27 @@ from systola.training.step_energy import StepEnergy
 
 @constructor()
 class History(Callback):
-    """A callback that keeps the logs: `history` by name, `epoch` their numbers.
+    """A callback that keeps the logs of all epochs: `history` by name, `epoch` the epochs' numbers.
 
-    `energy` is the energy of a step, with its operations.
+    `energy` is the energy of a training step, with its operations.
     """
 
     def __init__(self) -> None:
         self.epoch: list[int] = []
         self.history: dict[str, list[float]] = {}
         self.count_energy: Callable[[], StepEnergy | None] | None = None
-        """Function that counts the energy: fit() sets it, and `energy` calls it."""
+        """Function that counts the energy of a step. fit() sets it, and `energy` calls it."""
 
     @property
     def energy(self) -> StepEnergy | None:
-        """The energy of a step, counted when it is asked for.
+        """The energy of a training step, counted when this property is read.
 
-        None before fit() has returned, and where the machine has no program for the step.
+        It is None before fit() has returned, and if the machine has no program for the step.
         """
         return self.count_energy() if self.count_energy else None
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Add the logs of an epoch."""
+        """Add the logs of an epoch to `history`, and its number to `epoch`."""
         self.epoch.append(epoch)
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(value)

@@ -16,7 +16,7 @@ Function = Callable[..., Any] | None
 
 @constructor()
 class LambdaCallback(Callback):
-    """A callback made of functions, each with the arguments of the call it is named for.
+    """A callback made of functions, each with the arguments of the method it is named for.
 
     Raises TrainingError for anything that cannot be called.
     """

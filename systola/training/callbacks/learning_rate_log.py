@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The learning rate in the logs, for callbacks that change it."""
+"""Adds the learning rate to the logs, for callbacks that change it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ NAME = "learning_rate"
 
 
 def begin_rate_log(model: Model) -> None:
-    """Let the logs have the learning rate. Raises TrainingError if a schedule makes the rate."""
+    """Let the logs of a model have the learning rate.
+
+    Raises TrainingError if a schedule makes the rate.
+    """
     model.optimizer.check_settable()
     if NAME not in model.log_names:
         model.log_names = (*model.log_names, NAME)
 
 
 def log_rate(model: Model, logs: Logs | None) -> None:
-    """Add the rate of the epoch to its logs."""
+    """Add the learning rate of an epoch to its logs."""
     if logs is not None:
         logs[NAME] = model.optimizer.learning_rate

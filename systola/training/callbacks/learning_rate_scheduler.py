@@ -33,18 +33,18 @@ class LearningRateScheduler(Callback):
         self.verbose = whole("verbose", verbose, 0, 1)
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Raise TrainingError if a schedule of the optimiser makes the rate."""
+        """Raise TrainingError if a schedule of the optimiser makes the learning rate."""
         begin_rate_log(self.model)
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        """Set the learning rate of the epoch."""
+        """Set the learning rate of the epoch to the result of `schedule`."""
         optimizer = self.model.optimizer
         given: list[float] = [epoch, optimizer.learning_rate]
         try:
             signature(self.schedule).bind(*given)
         except TypeError:
             given.pop()
-        except ValueError:  # a function of C has no signature
+        except ValueError:  # a function written in C has no signature
             pass
         call: Callable[..., float] = self.schedule
         optimizer.learning_rate = real("the rate that schedule returns", call(*given))
@@ -53,5 +53,5 @@ class LearningRateScheduler(Callback):
             print(f"\nEpoch {epoch + 1}: LearningRateScheduler setting learning rate to {rate}.")
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Add the rate to the logs."""
+        """Add the learning rate of the epoch to its logs."""
         log_rate(self.model, logs)

@@ -45,7 +45,9 @@ class ModelCheckpoint(Monitor):
             self.best = real("initial_value_threshold", initial_value_threshold)
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Raise TrainingError for unknown names, OSError if no file can be written."""
+        """Raise TrainingError for unknown names in `filepath`, OSError if no file can be
+        written.
+        """
         if self.save_best_only:
             super().on_train_begin(logs)
         self._names.check_fields((EPOCH, *self.model.log_names))
@@ -54,7 +56,7 @@ class ModelCheckpoint(Monitor):
         self._names.check_writable()
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Save the model."""
+        """Save the model after an epoch, unless only better epochs are saved."""
         logs = logs or {}
         current = logs.get(self.monitor)
         if self.save_best_only and current is not None:

@@ -26,7 +26,7 @@ class Monitor(Callback):
         self.best: float | None = None
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Raise TrainingError if no epoch will have the number."""
+        """Raise TrainingError if the logs of epochs will not have the number `monitor`."""
         known = self.model.log_names
         if self.monitor not in known:
             more = ": give validation_data" if self.monitor.startswith("val_") else ""
@@ -36,7 +36,7 @@ class Monitor(Callback):
             )
 
     def is_better(self, value: float, best: float | None) -> bool:
-        """Return whether a value is better than the best one so far, None before the first."""
+        """Return whether a value is better than the best value so far, which is None at first."""
         if best is None:
             return True
         rises = self.mode == "max" or (self.mode == "auto" and "acc" in self.monitor.lower())

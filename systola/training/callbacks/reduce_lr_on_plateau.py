@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ReduceLROnPlateau: a smaller learning rate where a training no longer gets better."""
+"""ReduceLROnPlateau: a smaller learning rate when a training no longer gets better."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from systola.training.schedules import LEAST_RATE
 
 @constructor()
 class ReduceLROnPlateau(Monitor):
-    """A callback that multiplies the rate by `factor` after `patience` epochs without a better
-    number; see Monitor.
+    """A callback that reduces the learning rate when a number no longer gets better.
 
-    It then waits `cooldown` epochs before it counts again. The rate stays above `min_lr`, and above
-    the least rate of the machine.
+    After `patience` epochs without a better number `monitor`, see Monitor, the rate is multiplied
+    by `factor`. The callback then waits `cooldown` epochs before it counts again. The rate stays
+    above `min_lr`, and above the least rate of the machine.
     """
 
     def __init__(
@@ -47,13 +47,15 @@ class ReduceLROnPlateau(Monitor):
         self.best = None
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        """Begin to count the epochs without a better number."""
+        """Begin to count the epochs in which the monitored number gets no better."""
         super().on_train_begin(logs)
         begin_rate_log(self.model)
         self._reset()
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Reduce the rate after too many epochs that were no better."""
+        """Reduce the learning rate after too many epochs in which the monitored number got no
+        better.
+        """
         log_rate(self.model, logs)
         current = (logs or {}).get(self.monitor)
         if current is None:

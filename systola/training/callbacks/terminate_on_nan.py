@@ -21,7 +21,7 @@ class TerminateOnNaN(Callback):
         pass
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
-        """Stop where the loss is no number."""
+        """Stop the training if the loss of the batch is no finite number."""
         if not isfinite((logs or {}).get("loss", 0.0)):
             print(f"Batch {batch}: Invalid loss, terminating training")
             self.model.stop_training = True

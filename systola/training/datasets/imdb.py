@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IMDB: film reviews as rows of words, which praise or blame."""
+"""IMDB: film reviews as lists of words, with labels for praise or blame."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from systola.training.datasets.word_lists import Words, read_word_lists
 from systola.training.errors import TrainingError
 
 Part = tuple[NDArray[np.object_], NDArray[Any]]
-"""Lists of words, one for each review, and 1 for praise, 0 for blame."""
+"""Reviews, a list of words each, and their labels: 1 for praise, 0 for blame."""
 _COUNTS = (25_000, 25_000)
 _MOST_WORD = (1 << 31) - 1
 _MOST_SEED = (1 << 32) - 1
@@ -73,12 +73,15 @@ def load_data(
 
 
 def _number(name: str, value: int | None) -> int | None:
-    """Return a whole number or None; raise TrainingError for anything else."""
+    """Return a value that is a whole number or None; raise TrainingError for anything else."""
     return None if value is None else whole(name, value, 0, _MOST_WORD)
 
 
 def _lists(texts: list[Words], least: int, end: int, instead: int | None) -> NDArray[np.object_]:
-    """Return words as lists; words that are not from `least` to `end` - 1 become `instead`."""
+    """Return words as lists, with `instead` for words that are not from `least` to `end` - 1.
+
+    If `instead` is None, these words are left out.
+    """
     found: list[list[int]] = []
     for words in texts:
         right = (words >= least) & (words < end)

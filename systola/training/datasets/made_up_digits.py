@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from systola.training.datasets.parts import BLOCK, generators
 
 SIDE = 28
-"""Pixels of a row or column of an image."""
+"""Pixels in a row or column of an image."""
 _SMALL = 8
 _LARGE = 3 * _SMALL
 _BRIGHTNESS = (160, 255)
 _NOISE = 8
-"""The standard deviation of the noise, in units of a pixel."""
+"""The standard deviation of the noise of an image, in units of a pixel."""
 _ARRAYS = (("x", "y"), ("x_test", "y_test"))
 
 

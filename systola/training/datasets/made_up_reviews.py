@@ -10,18 +10,18 @@ from systola.training.datasets.parts import BLOCK, generators
 from systola.training.datasets.word_lists import Words
 
 _WORDS = 88_584
-"""The least frequent word; the most frequent one is 1."""
+"""Number of the least frequent word; the most frequent word is number 1."""
 _LENGTHS = (10, 1000)
 """Smallest and largest number of words of a text."""
 _MEDIAN = 175
 _SPREAD = 0.7
-"""The standard deviation of the logarithm of a length."""
+"""The standard deviation of the logarithm of the length of a text."""
 _FIRST = 20
-"""The most frequent word that praises, and the number of words from it to the next such word."""
+"""Number of the most frequent word that praises, and the distance from it to the next such word."""
 _NOT = 4
-"""The word that reverses the next word that praises or blames."""
+"""Number of the word that reverses the next word that praises or blames."""
 _AGREEING = 0.85
-"""The fraction of words that praise or blame with the label of their text."""
+"""The fraction of praising or blaming words that agree with the label of their text."""
 
 
 def made_up_reviews(part: int, count: int) -> tuple[list[Words], NDArray[np.int64]]:
@@ -48,7 +48,10 @@ def made_up_reviews(part: int, count: int) -> tuple[list[Words], NDArray[np.int6
 def _take_sides(
     rng: np.random.Generator, words: Words, ends: Words, praise: NDArray[np.int64]
 ) -> None:
-    """Change the words that praise or blame for the labels of the texts, which end at `ends`."""
+    """Replace words that praise or blame by words that fit the labels of their texts.
+
+    `ends`: where each text ends.
+    """
     places = np.flatnonzero((words % _FIRST < 2) & (words >= _FIRST))
     text = np.searchsorted(ends, places, side="right")
     turns = np.cumsum(words == _NOT)

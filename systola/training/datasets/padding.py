@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of different lengths as one array."""
+"""Puts lists of different lengths into one array."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training part and the test part of a data set: from Keras's file, else made up."""
+"""Returns the training part and the test part of a data set: from Keras's file, else made up."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from systola.training.errors import TrainingError, one_line
 from systola.training.paths import check_path
 
 LIMIT = "SYSTOLA_DATASET_SAMPLES"
-"""The environment variable with the number of samples of each part."""
+"""Name of the environment variable with the number of samples of each part of a data set."""
 BLOCK = 1000
-"""Samples that are made up with one random generator."""
+"""Number of samples that are made up with one random generator."""
 _NAMES = ("x_train", "y_train", "x_test", "y_test")
 _Part = TypeVar("_Part")
 
@@ -35,9 +35,9 @@ def read_or_make_up(
     """Return the training part and the test part of a data set.
 
     `read` takes Keras's file and "train" or "test". Where there is no file, `make_up` takes the
-    number of the part, 0 or 1, and the number of samples, which is in `counts` for each part. A
-    line on standard error calls the samples `what`. Raises TrainingError for a file that cannot be
-    read or has anything else.
+    number of the part, 0 or 1, and the number of samples, which is in `counts` for each part. For
+    such samples there is a line on standard error, in which they are called `what`. Raises
+    TrainingError for a file that cannot be read or has anything else.
     """
     file, limit = _place(path), samples_limit()
     try:
@@ -58,8 +58,10 @@ def read_or_make_up(
 
 
 def samples_limit() -> int | None:
-    """Return how many samples a part may have; None for all. Raises TrainingError for a limit that
-    is no number."""
+    """Return how many samples a part of a data set may have; None for all samples.
+
+    Raises TrainingError if the limit in the environment is no number.
+    """
     given = os.environ.get(LIMIT)
     if not given:
         return None
@@ -69,8 +71,10 @@ def samples_limit() -> int | None:
 
 
 def labels(archive: Npz, part: str, count: int) -> NDArray[Any]:
-    """Read the labels of `count` samples. Raises TrainingError for anything else, NpzError for a
-    damaged array."""
+    """Read the labels of `count` samples from a file.
+
+    Raises TrainingError for anything else, NpzError for a damaged array.
+    """
     found = archive.read(f"y_{part}")
     if found.dtype.kind not in "iu" or found.shape != (count,) or not count:
         raise TrainingError(
@@ -80,12 +84,15 @@ def labels(archive: Npz, part: str, count: int) -> NDArray[Any]:
 
 
 def generators(part: int, count: int) -> Iterator[np.random.Generator]:
-    """Yield a random generator for each BLOCK of the `count` samples of a part, always the same."""
+    """Yield a random generator for each BLOCK of the `count` samples of a part.
+
+    The generators are the same in each call.
+    """
     for block in range(-(-count // BLOCK)):
         yield np.random.default_rng((part, block))
 
 
 def _place(path: str) -> Path:
-    """Return where a file of Keras's is: `path` itself only if it is absolute."""
+    """Return the path of a file of Keras's; `path` is taken as it is only if it is absolute."""
     home = os.environ.get("KERAS_HOME") or os.path.join(os.path.expanduser("~"), ".keras")
     return Path(home) / "datasets" / check_path(path)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of words in a pickle, as numpy stores an array of lists. Nothing in it can run."""
+"""Reads lists of words from a pickle, as numpy stores an array of lists; no code in the pickle
+runs.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ _NUMPY = {
     ("numpy", "dtype"),
     ("numpy.core.multiarray", "_reconstruct"),
     ("numpy._core.multiarray", "_reconstruct"),
-    ("_codecs", "encode"),  # old pickles write bytes with this call
+    ("_codecs", "encode"),  # pickles of old protocols write bytes with this call
 }
 """Modules and names with which numpy writes an array of objects."""
 
 
 class _Kept:
-    """A stand-in for all that numpy writes: it keeps its state, and does nothing else."""
+    """A stand-in for all objects that numpy writes into a pickle: it only keeps its state."""
 
     def __init__(self, *_: object) -> None:
         self.state: Any = None
@@ -36,7 +38,9 @@ class _Kept:
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str, /) -> type[_Kept]:
-        """Return the stand-in; raise TrainingError for a name that numpy does not write."""
+        """Return the stand-in for a name; raise TrainingError for a name that numpy does
+        not write.
+        """
         if (module_name, global_name) not in _NUMPY:
             raise TrainingError(f"asks for {module_name}.{global_name}, which may be any program")
         return _Kept
@@ -53,7 +57,7 @@ def read_word_lists(content: bytes) -> list[Words]:
         if not _are_lists(lists):
             raise TypeError
         lengths = [len(each) for each in lists]
-        # A list may stand in a file once, and in the array any number of times.
+        # A list is stored in a file once, but may be in the array any number of times.
         if sum(lengths) > len(content):
             raise TypeError
         words = np.array(list(chain.from_iterable(lists)))
@@ -68,5 +72,5 @@ def read_word_lists(content: bytes) -> list[Words]:
 
 
 def _are_lists(given: object) -> bool:
-    """Return whether `given` is a list of lists."""
+    """Return whether `given` is a list with nothing but lists in it."""
     return type(given) is list and all(type(each) is list for each in cast("list[Any]", given))

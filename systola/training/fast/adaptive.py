@@ -27,7 +27,7 @@ from systola.training.task import Task, begin_told
 
 @dataclass(frozen=True)
 class _Part:
-    """The sums of the negative gradient for some rows of a tensor."""
+    """The sums of the negative gradient for some rows of one weight tensor."""
 
     tensor: int
     rows: slice
@@ -38,7 +38,7 @@ class _Part:
 
 
 class AdaptiveUpdate:
-    """The update of masters and moments in one step, for optimisers with moments."""
+    """The update of masters and moments in one step, for an optimiser with moments."""
 
     def __init__(self, task: Task, state: State) -> None:
         assert task.decays and state.moments
@@ -50,13 +50,14 @@ class AdaptiveUpdate:
     def add(
         self, tensor: int, sums: Sums, bits: int, sum_bits: int, rows: slice = slice(None)
     ) -> None:
-        """Store the sums until all tensors are known: exponents of a first step depend on all
-        sums.
+        """Store the sums of a gradient until the sums of all tensors are known.
+
+        The exponents of a first step depend on all sums.
         """
         self._parts.append(_Part(tensor, rows, sums, bits, sum_bits))
 
     def state(self) -> State:
-        """Return the state after all additions."""
+        """Return the state after the update, when the sums of all tensors have been added."""
         before, number = self._moments, self._moments.updates + 1
         steps = moment_steps(self._task, before, self._look)
         masters = [each.copy() for each in self._state.masters]
@@ -91,7 +92,7 @@ class AdaptiveUpdate:
         return replace(self._state, masters=tuple(masters), moments=after)
 
     def _look(self, steps: Sequence[MomentStep]) -> Looked:
-        """Return the result that a step with these numbers would have, without taking the step."""
+        """Return the reports that a step with these numbers would make, without taking the step."""
         squares = [0] * len(steps) if self._task.clip else []
         for part in self._parts if squares else ():
             step = steps[part.tensor]
@@ -109,12 +110,14 @@ class AdaptiveUpdate:
 
 
 def _cut(codes: Wide, most: int) -> Wide:
-    """Limit the magnitude of codes; a limit of 0 leaves them as they are."""
+    """Limit the magnitude of int16 codes; a limit of 0 leaves them as they are."""
     return codes.clip(-most, most) if most else codes
 
 
 def surveyed(moments: Moments) -> Moments:
-    """Measure the codes of moments, and lower their bounds to the largest codes."""
+    """Return moments for which the bounds of the codes are lowered to the largest codes
+    there are.
+    """
     later = list(moments.scales)
     for n, scales in enumerate(moments.scales):
         root = scales.root.surveyed(magnitude_bits(moments.roots[n]))

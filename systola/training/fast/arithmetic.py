@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arithmetic of the activation unit on whole tensors: sums, shifts, and functions as tables."""
+"""The arithmetic of the machine's activation unit on whole tensors: shifts, and functions as
+tables.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +24,19 @@ Wide = NDArray[np.int16]
 Sums = NDArray[np.int32]
 
 _EXACT_BITS = 24
-"""Largest number of bits with which all whole numbers are exact in float32."""
+"""Largest number of bits with which float32 holds all whole numbers exactly."""
 
 
 def measured(values: Integers, floor: int) -> int:
-    """Return the shift that leaves eight bits of the largest magnitude, at least `floor`."""
+    """Return the shift that leaves eight bits of the largest magnitude, but at least `floor`."""
     return held(max(floor, magnitude_bits(values) - 8))
 
 
 def product(a: Integers, b: Integers) -> Sums:
     """Multiply two matrices exactly, modulo 2^32: (m, k) and (k, n) to (m, n).
 
-    A product is at most 2^30 and k below 2^20, so float64 holds every partial sum. Where float32
-    does as well it takes half the time.
+    A product is at most 2^30 and k below 2^20, so float64 holds every partial sum. If float32 holds
+    every partial sum, too, it is used, as it takes half the time.
     """
     largest = _largest(a) * _largest(b) * a.shape[-1]
     kind = np.float32 if largest <= 1 << _EXACT_BITS else np.float64
@@ -46,15 +48,17 @@ def _largest(values: Integers) -> int:
 
 
 def scaled(sums: Integers, entry: Entry, exponent: int | None = None) -> NDArray[np.int64]:
-    """Requantise sums by a parameter entry, or by the shift of an exponent register in its place.
+    """Requantise sums by a parameter entry, with the shift of register `exponent` if it is given.
 
-    The results are not clamped yet.
+    `exponent` is the content of the register, and replaces the shift of the entry. The results are
+    not clamped yet.
     """
     left, right = entry.left, entry.right
     if exponent is not None:
         left, right = shifts(exponent)
     if entry.multiplier == HALF and not left and not entry.bias:
-        # This is the same as below, but faster: (x 2^30 + 2^(30 + r)) / 2^(31 + r).
+        # This gives the same results as the code below, but faster: (x 2^30 + 2^(30 + r)) / 2^(31 +
+        # r).
         return (sums.astype(np.int64) + (1 << right)) >> (right + 1)
     if not left:
         total = (sums.astype(np.int32) + np.int32(entry.bias)).astype(np.int64)
@@ -67,9 +71,10 @@ def scaled(sums: Integers, entry: Entry, exponent: int | None = None) -> NDArray
 
 
 def quotient(divisors: Wide, values: Wide, entry: Entry) -> NDArray[np.int64]:
-    """Divide by 2^b, b is the number of magnitude bits of each divisor, and requantise by an entry.
+    """Divide values by 2^b, and requantise the quotients by a parameter entry.
 
-    The dividends are shifted left by QUOTIENT_BITS before. The results are not clamped yet.
+    b is the number of magnitude bits of each divisor. The values are shifted left by QUOTIENT_BITS
+    before. The results are not clamped yet.
     """
     magnitudes = (divisors ^ (divisors >> 15)).astype(np.float32)
     left = QUOTIENT_BITS - np.frexp(magnitudes)[1]
@@ -77,17 +82,20 @@ def quotient(divisors: Wide, values: Wide, entry: Entry) -> NDArray[np.int64]:
 
 
 def narrow(values: Integers, *, least: int = INT8_MIN) -> Narrow:
-    """Clamp to int8, with `least` at the lower end."""
+    """Return values limited to the range of int8, with `least` as its lower end."""
     return np.clip(values, least, INT8_MAX).astype(np.int8)
 
 
 def wide(values: Integers) -> Wide:
-    """Clamp to int16."""
+    """Return values limited to the range of int16."""
     return np.clip(values, INT16_MIN, INT16_MAX).astype(np.int16)
 
 
 def times(a: Wide, b: Wide, right: int) -> Sums:
-    """Multiply int16 and divide by 2^right, halves upwards: |result| is at most 2^(30 - right)."""
+    """Multiply int16 numbers and divide by 2^right, halves upwards.
+
+    The magnitude of a result is at most 2^(30 - right).
+    """
     result = np.multiply(a, b, dtype=np.int32)
     result += 1 << (right - 1)
     result >>= right
@@ -95,7 +103,9 @@ def times(a: Wide, b: Wide, right: int) -> Sums:
 
 
 def logistic(values: Wide) -> Wide:
-    """Compute the sigmoid of int16 with 12 fraction bits; the result has 15."""
+    """Compute the sigmoid of int16 values with 12 fraction bits; the result has 15 fraction
+    bits.
+    """
     return _table(sigmoid)[values.view(np.uint16)]
 
 
@@ -115,5 +125,5 @@ def falling(values: Wide, integer_bits: int) -> Wide:
 
 @cache
 def _table(function: Callable[..., Wide], *options: int) -> Wide:
-    """Compute a function of all int16, in the order of their bits."""
+    """Return a table of a function's results for all int16 values, in the order of their bits."""
     return function(np.arange(1 << 16, dtype=np.uint16).view(np.int16), *options)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joins, and the gradients of results that several layers take."""
+"""Computes joins (Add and Concatenate), and adds the gradients of results that several
+layers take.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,11 @@ from systola.training.stages import Stage, branched
 from systola.training.writer import Entry
 
 Coded = tuple[Integers, int]
-"""Codes of a tensor, and their fraction bits."""
+"""The codes of a tensor, and the number of their fraction bits."""
 
 
 def added(codes: Sequence[Coded]) -> tuple[Wide, int]:
-    """Add tensors as int16; return the sum and its fraction bits."""
+    """Add tensors as int16; return the sum and the number of its fraction bits."""
     least, left = min(bits for _, bits in codes), sum_left(len(codes))
     total = np.zeros(codes[0][0].shape, np.int16)
     for each, bits in codes:
@@ -32,7 +34,7 @@ def added(codes: Sequence[Coded]) -> tuple[Wide, int]:
 
 
 def scaled_away(sums: Wide, q: int, exponent: int) -> NDArray[np.int64]:
-    """Requantise sums of tensors, halves away from zero; the results are not clamped yet."""
+    """Requantise sums of tensors, with halves away from zero; the results are not clamped yet."""
     left, right = shifts(exponent)
     return requantise(sums, *map(np.asarray, (0, q, left, right)), rounding=Rounding.DOUBLE)
 
@@ -40,11 +42,12 @@ def scaled_away(sums: Wide, q: int, exponent: int) -> NDArray[np.int64]:
 def side_by_side(
     codes: Sequence[Coded], q: int, lost: int, known: int | None
 ) -> tuple[Integers, int]:
-    """Put tensors side by side, scaled by q; return the codes and their fraction bits.
+    """Put tensors side by side, each with the multiplier q; return the codes and their fraction
+    bits.
 
-    `lost`: how many bits q takes. `known`: the fraction bits of the result. None stands for the
-    least fraction bits of the tensors, plus one, less `lost`. It stands for the largest number that
-    an input may have if that is smaller.
+    `lost`: how many bits q takes. `known`: the fraction bits of the result. If None, they are the
+    least fraction bits of the tensors, plus one, less `lost`. They are limited to the largest
+    number that an input may have.
     """
     bits = known
     if bits is None:
@@ -58,22 +61,25 @@ class Branches:
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.there = branched(stages)
-        """Whether there are branches."""
+        """Whether the network has branches."""
         self._stages = stages
         self._parts: dict[int, list[tuple[Narrow, int]]] = {}
 
     def alone(self, at: int) -> bool:
-        """Return whether a result goes into one stage with weights, and nowhere else."""
+        """Return whether a result goes into one stage, no Add or Concatenate, and nowhere else."""
         return alone(self._stages, at)
 
     def add(self, at: int, gradient: Narrow, bits: int) -> None:
-        """Add one of the gradients of result number `at`."""
+        """Store a gradient of result number `at`, from one stage that has taken the result."""
         stage = self._stages[at - 1]
         rows = gradient.reshape(-1, stage.lstm.units if stage.lstm else stage.units)
         self._parts.setdefault(at, []).append((rows, kept(bits)))
 
     def gradient(self, number: int) -> tuple[Narrow, int]:
-        """Return the gradient of the result of a stage, and its fraction bits."""
+        """Return the gradient of a stage's result, the sum of all gradients stored for it.
+
+        The second result is the number of its fraction bits.
+        """
         parts = self._parts.pop(number + 1)
         if self.alone(number + 1):
             return parts[0]
@@ -83,7 +89,7 @@ class Branches:
         return narrow(scaled_away(total, q, shift)), held(bits - shift - lost)
 
     def back(self, number: int, gradient: Narrow, bits: int) -> None:
-        """Add the gradient of a join to the gradients of the results that it takes."""
+        """Store the gradient of an Add or Concatenate as a gradient of each result that it took."""
         stage, first = self._stages[number], 0
         for at in stage.sources:
             part = gradient

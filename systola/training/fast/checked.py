@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Back end "fast", with some of its steps repeated on a machine and compared."""
+"""Back end "fast", with some of its steps repeated on a machine and compared byte by byte."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from systola.training.task import Task
 
 
 class CheckedEngine(FastEngine):
-    """An engine that takes each `every`-th step on `machine`, too, and compares every byte.
+    """An engine in numpy that takes each `every`-th step on `machine`, too, and compares every
+    byte.
 
     Raises TrainingError for a batch that the machine has no room for.
     """
@@ -30,14 +31,14 @@ class CheckedEngine(FastEngine):
         self._every = every
 
     def learn_at(self, rate: float) -> None:
-        """Set the learning rate of the next steps, on the machine, too."""
+        """Set the learning rate of the next steps, here and on the machine."""
         super().learn_at(rate)
         self._engine.learn_at(rate)
 
     def train(
         self, x: Codes, y: NDArray[np.int16], step: int, weights: Weights | None = None
     ) -> Batch:
-        """Take a step; raise TrainingError if the machine's bytes differ."""
+        """Take a training step; raise TrainingError if the machine's bytes differ."""
         if step % self._every:
             return super().train(x, y, step, weights)
         self._engine.load(self.state())
@@ -63,7 +64,7 @@ def _equal(first: Sequence[Any], second: Sequence[Any]) -> bool:
 
 
 def _bits(state: State) -> list[Any]:
-    """Return the fraction bits of the masters, and the scales of their moments."""
+    """Return the fraction bits of all masters, and the scales of their moments."""
     return [*state.bits, *(state.moments.scales if state.moments else ())]
 
 

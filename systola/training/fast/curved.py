@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The units of a curve from int8 sums, with the same numbers as `systola.training.curved`."""
+"""Computes units of a curve from int8 sums, with the same numbers as `systola.training.curved`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from systola.training.writer import shifted
 
 
 def curved(stage: Stage, sums: Narrow) -> tuple[Narrow, Narrow]:
-    """Return the units of a stage and their slopes."""
+    """Return the units of a stage with a curve, and the slopes of the curve."""
     curve, place = CURVES[stage.curve], sums.view(np.uint8)
     return curve.values()[place], curve.slopes()[place]
 
 
 def scale_up(stage: Stage, units: Narrow) -> Narrow:
-    """Scale the units of a curve up for Dropout."""
+    """Multiply the units of a curve with the scale of Dropout, 1 / (1 - rate)."""
     scale = scaled_up(stage.curve, stage.rate)
     return narrow(scaled(units, shifted(scale.right, multiplier=scale.multiplier)))
 
 
 def masked(stage: Stage, gradient: Narrow, mask: Narrow) -> Narrow:
-    """Turn the gradient of the units of a stage into the gradient of its sums."""
+    """Return the gradient of the sums of a stage, from the gradient of its units and its mask."""
     if not stage.curve:
         return gradient * mask
     return narrow(scaled(np.multiply(gradient, mask, dtype=np.int32), mask_entry(stage)))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains without a machine: the work of Engine, in numpy in place of programs."""
+"""An engine that trains in numpy, with the methods of the engine that runs programs on a
+machine.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,8 @@ from systola.training.writer import Entry
 class FastEngine:
     """An engine in numpy, which trains a network with batches of any size.
 
-    A machine of `config` makes the same bytes: its columns choose the masks of Dropout. Raises
-    TrainingError for updates that are rounded at random.
+    It makes the same bytes as a machine of `config`, the columns of which choose the masks of
+    Dropout. Raises TrainingError for updates that are rounded at random.
     """
 
     def __init__(self, config: Config, task: Task, batch: int) -> None:
@@ -48,26 +50,31 @@ class FastEngine:
         self.task = task
         self.batch = batch
         self.cycles: int | None = None
-        """Number of cycles of the last step that was also run on a machine; None before."""
+        """Number of cycles of the last step that a machine has taken, too; None before."""
         self.step_cycles: int | None = None
-        """Cycles of the last step with a whole batch that a machine has taken, too."""
+        """Number of cycles of the last step with a whole batch that a machine has taken, too; None
+        before."""
         self._columns = config.cols
         self._state = State((), (), ())
         self._least_bits: list[int] = []
 
     def load(self, state: State) -> None:
-        """Put masters and velocities in place."""
+        """Take over a state: masters (int16 weights), and velocities or moments."""
         self._state = state.for_optimizer(self.task.momentum, self.task.decays)
         self.task = replace(self.task, master_bits=state.bits, unit_bits=state.unit_bits)
 
     def state(self) -> State:
-        """Return masters and velocities, for `load`."""
+        """Return the state that `load` takes: masters (int16 weights), and velocities or
+        moments.
+        """
         return replace(self._state, bits=self.task.master_bits, unit_bits=self.task.unit_bits)
 
     def train(
         self, x: Codes, y: NDArray[np.int16], step: int, weights: Weights | None = None
     ) -> Batch:
-        """Take a step with a batch of samples, which have weights or not."""
+        """Take a training step with a batch of samples; `weights`: weights of the samples,
+        if any.
+        """
         passing = self._step(x, step)
         logits = passing.forward()
         found = loss(passing.task, logits, y)
@@ -89,7 +96,7 @@ class FastEngine:
         self.task = replace(self.task, learning_rate=rate)
 
     def end_epoch(self) -> None:
-        """Take the fraction bits that fitted all steps of the epoch for prediction."""
+        """End an epoch: predictions use the least fraction bits that units had in its steps."""
         if self._least_bits:
             self.task = replace(self.task, unit_bits=tuple(self._least_bits))
         self._least_bits = []
@@ -116,7 +123,9 @@ class FastEngine:
         return Batch(total_loss(self.task, found.losses, weights), _outputs(logits))
 
     def _note(self, unit_bits: list[int]) -> None:
-        """Note the fraction bits of the units, as far as a step of the machine shows them."""
+        """Note the least fraction bits of the units, limited as in the reports of a
+        machine's step.
+        """
         bits: list[int] = []
         for stage, each in zip(self.task.stages, unit_bits, strict=False):
             code = wide(scaled(np.array(2 << most_unit_bits(stage)), Entry(), each))
@@ -124,7 +133,9 @@ class FastEngine:
         self._least_bits = [min(pair) for pair in zip(bits, self._least_bits or bits, strict=True)]
 
     def _decayed(self, state: State, steps: int) -> State:
-        """Apply the decay of weights for `steps` steps to the masters."""
+        """Return the state with the weight decay taken off the masters, if it is due after `steps`
+        steps.
+        """
         entry = decay_entry(self.task.weight_decay, self.task.learning_rate, steps)
         if not entry:
             return state

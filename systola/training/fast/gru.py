@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The forward and backward pass of a GRU through time, with the same numbers as
-`systola.training.gru`.
+"""Computes the forward and backward pass of a GRU through time.
 
-The parts of all arrays are in Keras's order: z, r, and the candidate.
+The numbers are the same as in `systola.training.gru`. The parts of all arrays are in Keras's order:
+z, r, and the candidate.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from systola.training.writer import Entry, shifted
 
 @dataclass
 class Gru(Recurring):
-    """A GRU that takes the steps of a batch; inputs are (steps, samples, inputs).
+    """A GRU that goes through the steps of a batch; inputs are (steps, samples, inputs).
 
     `gates` has z, r, the candidate, and the product that the state adds to the candidate's sum.
     """
 
     def forward(self) -> Wide:
-        """Take all steps, and return the last state, which has STATE_BITS."""
+        """Compute all steps, and return the last state, with STATE_BITS fraction bits."""
         found, (steps, samples, _) = self.weights, self.inputs.shape
         units = len(found.recurrent)
         less = BIAS_LESS + CELL_BITS + 1
@@ -73,9 +73,10 @@ class Gru(Recurring):
     def _backward(
         self, given: Sequence[Wide | None], bits: int, count: int, embedded: bool
     ) -> Gradients:
-        """Compute the backward pass from the gradients of states, which have `bits` fraction bits.
+        """Compute the backward pass, from the gradients of states, which have `bits` fraction bits.
 
-        `given` has a gradient for each step, or None. The last one is not None.
+        `given` has an item for each step: the gradient of its state, or None. The last item is not
+        None.
         """
         found, (steps, samples, _) = self.weights, self.inputs.shape
         dh, units, most = given[-1], len(found.recurrent), gradient_bits(steps * count)
@@ -93,11 +94,11 @@ class Gru(Recurring):
         return self._gradients(rows[:, : 3 * units], _recurrent(rows, units), bits, embedded)
 
     def _step(self, step: int, dh: Wide, most: int) -> tuple[Wide, Wide]:
-        """Compute the gradients of the sums of a step, and the part of dh that the state before
-        gets directly.
+        """Compute the gradients of the sums of a step.
 
-        The sums have the order of `gates`. `dh`: gradient of the state after the step; `most`: bits
-        of a sum's gradient.
+        The second result is the part of `dh` that the state before gets without weights. The sums
+        have the order of `gates`. `dh`: gradient of the state after the step. `most`: bits that the
+        gradient of a sum may have.
         """
         update, reset, new, added = self.gates[step]
         slope_update, slope_reset = wide(slope(update)), wide(slope(reset))
@@ -117,5 +118,5 @@ class Gru(Recurring):
 
 
 def _recurrent(slopes: Wide, units: int) -> Wide:
-    """Return the gradients of the sums that the recurrent kernel has a part in."""
+    """Return the gradients of the sums to which the recurrent kernel contributes."""
     return np.concatenate((slopes[:, : 2 * units], slopes[:, 3 * units :]), axis=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loss and gradient of int16 logits, (samples, units), as `systola.training.loss` has them."""
+"""Computes loss and gradient of int16 logits, (samples, units), as `systola.training.loss` does."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ _EXP_INTEGER_BITS = 15 - LOSS_BITS
 
 
 class Loss(NamedTuple):
-    """The loss of a batch, and the error that its gradient is made of."""
+    """The loss of a batch, and the errors that its gradient is made of."""
 
     error: Wide
-    """The negative gradient of the loss of a sample, (samples, units)."""
+    """The negative gradient of the loss of each sample, (samples, units)."""
     bits: int
-    """Fraction bits of the error."""
+    """Number of fraction bits of the error."""
     losses: Wide
-    """The loss of each sample, of LOSS_BITS."""
+    """The loss of each sample, with LOSS_BITS fraction bits."""
 
 
 def loss(task: Task, logits: Wide, labels: Wide) -> Loss:
-    """Compute the loss of the task."""
+    """Compute the loss that the task names, from logits and labels."""
     if task.loss == "mse":
         error, losses, bits = _squares(logits, labels)
     elif task.loss == BINARY:
@@ -60,24 +60,24 @@ def loss(task: Task, logits: Wide, labels: Wide) -> Loss:
 
 
 def weighted(found: Loss, codes: Wide) -> Loss:
-    """Multiply the errors with the weights of their samples, (samples, 1) of WEIGHT_BITS."""
+    """Multiply the errors with the weights of their samples, codes (samples, 1) of WEIGHT_BITS."""
     return found._replace(error=wide(times(found.error, codes, WEIGHT_BITS)))
 
 
 def gradient(found: Loss) -> tuple[Narrow, int]:
-    """Narrow the error to int8; the second result are its fraction bits."""
+    """Return the error narrowed to int8, and the number of its fraction bits."""
     shift = measured(found.error, -8)
     codes = narrow(scaled(found.error, Entry(), shift))
     return codes, held(found.bits - 1 - shift)
 
 
 def probabilities(logits: Wide) -> Wide:
-    """Compute softmax, of PROBABILITY_BITS."""
+    """Compute the softmax of the logits, with PROBABILITY_BITS fraction bits."""
     return _exponential(_log_softmax(logits))
 
 
 def probability(logits: Wide) -> Wide:
-    """Compute the sigmoid of each logit, of PROBABILITY_BITS."""
+    """Compute the sigmoid of each logit, with PROBABILITY_BITS fraction bits."""
     return logistic(wide(scaled(logits, Entry(left=12 - LOGIT_BITS + 1))))
 
 
@@ -95,7 +95,10 @@ def _squares(outputs: Wide, targets: Wide) -> tuple[Wide, Wide, int]:
 
 
 def _binary(logits: Wide, labels: Wide) -> tuple[Wide, Wide, int]:
-    """Compute max(z, 0) - z label + log(1 + exp(-|z|)), over the number of units."""
+    """Compute the error and the losses of binary crossentropy.
+
+    A loss is max(z, 0) - z label + log(1 + exp(-|z|)), over the number of units.
+    """
     error = _difference(labels, probability(logits))
     z = wide(scaled(logits, Entry(left=2)))
     power = _exponential(z)
@@ -104,7 +107,7 @@ def _binary(logits: Wide, labels: Wide) -> tuple[Wide, Wide, int]:
     bias = round(LINE_ABOVE / log(2) * 2**PROBABILITY_BITS)
     start = wide(scaled(power, shifted(right, multiplier=q, bias=bias)))
     losses = _newton(sums, start, PROBABILITY_BITS - 1, 0.0, 2)
-    # Saturation makes min(z, 0) + LARGEST: numbers above zero stay at the largest code.
+    # Saturation makes min(z, 0) + LARGEST of z: numbers above zero stay at the largest code.
     least = wide(scaled(z, Entry(left=1, bias=LARGEST)))
     positive = wide(scaled(_minus(z, least), Entry(left=1, bias=LARGEST)))
     losses = wide(losses.astype(np.int32) + positive)
@@ -114,7 +117,7 @@ def _binary(logits: Wide, labels: Wide) -> tuple[Wide, Wide, int]:
 
 
 def _log_softmax(logits: Wide) -> Wide:
-    """Compute log p of the logits, of LOSS_BITS."""
+    """Compute log p of each logit, with LOSS_BITS fraction bits; p is the softmax."""
     units = logits.shape[1]
     difference = _below_largest(logits)
     powers = _exponential(wide(scaled(difference, Entry(left=1, bias=-LARGEST))))
@@ -130,7 +133,7 @@ def _log_softmax(logits: Wide) -> Wide:
 
 
 def _below_largest(logits: Wide) -> Wide:
-    """Compute min(d, 0) + LARGEST, of LOSS_BITS, d being logits less the largest one."""
+    """Compute min(d, 0) + LARGEST, with LOSS_BITS; d is a logit less the largest logit."""
     quarters = narrow(scaled(logits, shifted(7, bias=127)))
     largest = quarters.max(axis=1, keepdims=True).astype(np.int32) << LOGIT_BITS - 2
     doubled = _minus(logits, wide(largest)) << LOSS_BITS - LOGIT_BITS
@@ -138,7 +141,9 @@ def _below_largest(logits: Wide) -> Wide:
 
 
 def _newton(sums: Wide, values: Wide, bits: int, margin: float, steps: int) -> Wide:
-    """Repeat Y += S exp(margin - Y) - 1, for sums S of `bits` fraction bits."""
+    """Take steps of Newton's method, Y += S exp(margin - Y) - 1, for sums S of `bits` fraction
+    bits.
+    """
     factor = exp(margin)
     product_bits = bits + PROBABILITY_BITS
     q, right = multiplier(factor)

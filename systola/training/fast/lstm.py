@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The forward and backward pass of an LSTM through time, with the same numbers as
-`systola.training.recurrent`.
+"""Computes the forward and backward pass of an LSTM through time.
 
-The gates of all arrays are in Keras's order: input, forget, cell, output.
+The numbers are the same as in `systola.training.recurrent`. The gates of all arrays are in Keras's
+order: input, forget, cell, output.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _LARGEST = (1 << 15) - 1
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights of an LSTM or GRU, and the fraction bits of the masters of each."""
+    """The weights of an LSTM or GRU, and the fraction bits of their masters."""
 
     kernel: Narrow
-    """Kernel, (inputs, gates)."""
+    """Weights of the kernel, (inputs, gates)."""
     recurrent: Narrow
-    """Recurrent kernel, (units, gates)."""
+    """Weights of the recurrent kernel, (units, gates)."""
     biases: Wide
-    """Masters of the biases, (gates,)."""
+    """Masters (int16) of the biases, (gates,)."""
     recurrent_biases: Wide
-    """Masters of the biases of the recurrent kernel, (gates,); an LSTM has none, (0,)."""
+    """Masters (int16) of the biases of the recurrent kernel, (gates,); an LSTM has none, (0,)."""
     kernel_bits: int
     recurrent_bits: int
     input_bits: int
@@ -66,7 +66,7 @@ class Gradients:
 
     kernel: Sums
     biases: Sums
-    """Gradient of the biases, (1, gates)."""
+    """Gradient of the biases, (1, gates), summed over steps and samples."""
     recurrent: Sums
     recurrent_biases: Sums
     """Gradient of the biases of the recurrent kernel, if there are any, (1, gates)."""
@@ -78,30 +78,34 @@ class Gradients:
 
 @dataclass
 class Recurring:
-    """An LSTM or GRU that takes the steps of a batch; inputs are (steps, samples, inputs)."""
+    """An LSTM or GRU that goes through the steps of a batch; inputs are (steps, samples,
+    inputs).
+    """
 
     weights: Weights
     inputs: Narrow
     states: list[Wide] = field(default_factory=list[Wide])
     """States, (samples, units), before the first step and after each step."""
     gates: list[list[Wide]] = field(default_factory=list[list[Wide]])
-    """The gates of each step, (samples, units)."""
+    """The gates of each step, each of shape (samples, units)."""
     state_bits: int = 0
-    """Fraction bits of all states as the update takes them."""
+    """Fraction bits with which the update of the weights takes all states."""
 
     def all_states(self) -> Wide:
-        """Return the states after all steps, (steps, samples, units), of STATE_BITS."""
+        """Return the states after each step, (steps, samples, units), with STATE_BITS fraction
+        bits.
+        """
         return np.stack(self.states[1:])
 
     def forward(self) -> Wide:
-        """Take all steps, and return the last state, which has STATE_BITS."""
+        """Compute all steps, and return the last state, with STATE_BITS fraction bits."""
         raise NotImplementedError
 
     def backward(self, gradient: Narrow, bits: int, count: int, *, embedded: bool) -> Gradients:
-        """Compute the backward pass through time, from the gradient of the last state, which has
-        `bits` fraction bits.
+        """Compute the backward pass through time, from the gradient of the last state.
 
-        `count`: samples of the whole batch, of which these samples may be a share.
+        The gradient has `bits` fraction bits. `count`: samples of the whole batch, of which these
+        samples may be a part. `embedded`: whether the gradient of the inputs is needed.
         """
         steps = len(self.inputs)
         left = min(TOP_BITS, gradient_bits(steps * count)) - INT8_BITS
@@ -118,10 +122,10 @@ class Recurring:
         scale: tuple[int, int],
         mask: Narrow | None,
     ) -> Gradients:
-        """Compute the backward pass through time, from the gradients of all states, (steps,
-        samples, units).
+        """Compute the backward pass through time, from the gradients of all states.
 
-        `scale`: the multiplier of these for a dropout, and the bits it takes; `mask`: its mask.
+        The gradients are (steps, samples, units), with `bits` fraction bits. `scale`: their
+        multiplier for a dropout, and the bits that it takes. `mask`: the mask of the dropout.
         """
         (q, lost), most = scale, gradient_bits(len(gradients) * count)
         top = min(TOP_BITS_OF_ALL, most)
@@ -134,17 +138,18 @@ class Recurring:
     def _backward(
         self, given: Sequence[Wide | None], bits: int, count: int, embedded: bool
     ) -> Gradients:
-        """Compute the backward pass from the gradients of states, which have `bits` fraction bits.
+        """Compute the backward pass, from the gradients of states, which have `bits` fraction bits.
 
-        `given` has a gradient for each step, or None. The last one is not None.
+        `given` has an item for each step: the gradient of its state, or None. The last item is not
+        None.
         """
         raise NotImplementedError
 
     def _gradients(self, rows: Wide, again: Wide, bits: int, embedded: bool) -> Gradients:
-        """Compute the gradients of the weights, and of the inputs where they are `embedded`.
+        """Compute the gradients of all weights, and of the inputs if they are `embedded`.
 
-        `rows` and `again`: the gradients of the sums that the kernel and the recurrent kernel have
-        a part in, (steps and samples, gates), of `bits`.
+        `rows` and `again`: the gradients of the sums to which the kernel and the recurrent kernel
+        contribute. They are (steps and samples, gates), with `bits` fraction bits.
         """
         found, (steps, samples, _) = self.weights, self.inputs.shape
         below = np.zeros(self.inputs.shape, np.int16)
@@ -166,13 +171,13 @@ class Recurring:
 
 @dataclass
 class Lstm(Recurring):
-    """An LSTM that takes the steps of a batch."""
+    """An LSTM that goes through the steps of a batch."""
 
     cells: list[Wide] = field(default_factory=list[Wide])
     """Cells, (samples, units), before the first step and after each step."""
 
     def forward(self) -> Wide:
-        """Take all steps, and return the last state, which has STATE_BITS."""
+        """Compute all steps, and return the last state, with STATE_BITS fraction bits."""
         found, (steps, samples, _) = self.weights, self.inputs.shape
         units = len(found.recurrent)
         start = wide(scaled(found.biases, shifted(found.kernel_bits - BIAS_LESS - CELL_BITS - 1)))
@@ -203,9 +208,10 @@ class Lstm(Recurring):
     def _backward(
         self, given: Sequence[Wide | None], bits: int, count: int, embedded: bool
     ) -> Gradients:
-        """Compute the backward pass from the gradients of states, which have `bits` fraction bits.
+        """Compute the backward pass, from the gradients of states, which have `bits` fraction bits.
 
-        `given` has a gradient for each step, or None. The last one is not None.
+        `given` has an item for each step: the gradient of its state, or None. The last item is not
+        None.
         """
         found, (steps, samples, _) = self.weights, self.inputs.shape
         most = gradient_bits(steps * count)
@@ -226,7 +232,8 @@ class Lstm(Recurring):
     def _step(self, step: int, dh: Wide, dc: Wide | None, most: int) -> tuple[Wide, Wide]:
         """Compute the gradients of the sums of a step's gates, and of the cell before the step.
 
-        `dh` and `dc`: gradients of state and cell after it; `most`: bits of a sum's gradient.
+        `dh` and `dc`: gradients of state and cell after the step. `most`: bits that the gradient of
+        a sum may have.
         """
         enter, forget, new, output = self.gates[step]
         tanh = tangent(self.cells[step + 1], CELL_INTEGER_BITS)
@@ -254,7 +261,7 @@ def _sigmoid(values: Wide) -> Wide:
 
 
 def slope(gate: Wide) -> Wide:
-    """Compute x - x^2 of a gate x."""
+    """Compute the slope of a sigmoid from its result x: x - x^2."""
     return gate - wide(times(gate, gate, 15))
 
 

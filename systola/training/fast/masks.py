@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The masks of Dropout: the random bytes that the machine draws, for all units of a batch."""
+"""Computes the masks of Dropout, for all units of a batch, from the random bytes of the machine."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ def dropout(
 ) -> NDArray[np.int8]:
     """Draw a mask of `shape`, (samples, lines, units), with 1 for the units that pass.
 
-    A unit of a map has a line for each pixel, any other has one. `columns` is the width of the
-    array, which draws for as many samples and units at once. `counter` names the stage and the step
-    of the training. `step` is a step in time.
+    Units of a map have a line for each pixel, other units have one line. `columns` is the width of
+    the array, for which the machine draws as many samples and units at once. `counter` is made of
+    the numbers of the stage and of the training step. `step` is a step in time.
     """
     samples, lines, units = shape
     groups, blocks = -(-samples // columns), -(-units // columns)
     seeds = np.array([block_seed(seed, group, step) for group in range(groups)])
     counters = (counter + (np.arange(blocks) << 4)) % (1 << 32)
     drawn = Generators(columns).lines(columns * lines, seeds[:, np.newaxis], counters)
-    # The order (sample and line, group, block, column) becomes (group, sample, line, block,
-    # column).
+    # The axes (sample and line, group, block, column) become (group, sample, line, block, column).
     apart = drawn.reshape(columns, lines, groups, blocks, columns).transpose(2, 0, 1, 3, 4)
     codes = apart.reshape(groups * columns, lines, -1)[:samples, :, :units].view(np.uint8)
     return ((codes >= 1) & (codes <= kept_codes(rate))).astype(np.int8)

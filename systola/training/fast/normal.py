@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The forward and backward pass of the normalisation of a batch, with the bytes of the machine's
-programs.
-"""
+"""Computes the normalisation of a batch, forward and backward, with the bytes of the machine."""
 
 from __future__ import annotations
 
@@ -39,29 +37,32 @@ from systola.training.writer import ONE, Entry
 
 
 def _total(values: Integers) -> Sums:
-    """Add up rows, (rows, channels), modulo 2^32."""
+    """Add up rows, (rows, channels), for each channel modulo 2^32."""
     return values.sum(axis=0, dtype=np.int32)
 
 
 @dataclass
 class Normalized:
-    """The numbers of a batch that the backward pass needs."""
+    """The numbers of a normalised batch that the backward pass needs."""
 
     measured: Measured
     sums: Sums
-    """Results with all their bits, (rows, channels)."""
+    """Results before they are narrowed to int8, (rows, channels)."""
     sum_bits: int
     root: Wide
-    """Reciprocal roots, (channels,)."""
+    """Reciprocal roots of the variances, (channels,)."""
     root_bits: int
     codes: Narrow
-    """Results, (rows, channels)."""
+    """Results narrowed to int8, (rows, channels)."""
     bits: int
-    """Fraction bits of the results."""
+    """Number of fraction bits of the int8 results."""
 
     @staticmethod
     def of(x: Integers, bits: int, epsilon: float) -> Normalized:
-        """Measure inputs, (rows, channels), which have `bits` fraction bits; `codes` come later."""
+        """Normalise inputs, (rows, channels), which have `bits` fraction bits.
+
+        The caller sets `codes` and their bits later.
+        """
         x, count = x.astype(np.int32), len(x)
         mean = wide(scaled(_total(x), mean_entry(count)))
         less = (x << UNIT_BITS) + LESS * mean.astype(np.int32)
@@ -89,7 +90,7 @@ class Normalized:
         q, right = slope_entry(count)
         shift = held(held(2 * self.bits) + right)
         slope = wide(scaled(_total(given * codes), Entry(q), shift)).astype(np.int32)
-        # The largest code has no negative.
+        # The largest code of int16 is clamped here, as -32768 has no negative.
         less = (given << UNIT_BITS) + LESS * mean.astype(np.int32) + wide(-slope) * codes
         shift = held(max(-8, magnitude_bits(less) - 16))
         rest, bits = wide(scaled(less, Entry(), shift)), held(bits + UNIT_BITS - 1 - shift)
@@ -99,14 +100,17 @@ class Normalized:
 def times_roots(
     gradient: Narrow | Wide, bits: int, root: Wide, root_bits: int
 ) -> tuple[Narrow, int]:
-    """Multiply a gradient with roots; return the product and its fraction bits."""
+    """Multiply a gradient with reciprocal roots; return the product and its fraction bits."""
     sums = gradient * root.astype(np.int32)
     shift = measured(sums, -8)
     return narrow(scaled(sums, Entry(), shift)), held(held(bits - 1 - shift) + root_bits)
 
 
 def _reciprocal_root(variance: Wide) -> tuple[Wide, int]:
-    """Compute 1 / root of variances with one fraction bit; return codes and their fraction bits."""
+    """Compute 1 / root of variances, as codes; return them and their fraction bits.
+
+    The variances count as codes with one fraction bit.
+    """
     ones = np.ones_like(variance)
     power = wide(quotient(variance, ones, ONE))
     # power is 2^p; a variance times 2^(2 (p >> 1)) lies between 1/4 and 1.
@@ -119,7 +123,7 @@ def _reciprocal_root(variance: Wide) -> tuple[Wide, int]:
 
 
 def resting_sums(x: Integers, bits: int, codes: Resting) -> tuple[Sums, int]:
-    """Compute the results by moving means and variances; return them and their fraction bits."""
+    """Normalise with moving means and variances; return the results and their fraction bits."""
     right = held(held(codes.offset_bits - codes.root_bits + 6) - bits)
     offset = wide(scaled(codes.offset, Entry(), right)).astype(np.int32)
     sums = x.astype(np.int32) * codes.root.astype(np.int32) + LESS * offset

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The forward and backward pass of a Dense or Conv2D: sums of inputs and a one for the bias, times
-weights.
+"""Computes the forward and backward pass of a Dense or Conv2D.
+
+Its sums are products of weights with the inputs and a one for the bias.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from systola.training.stages import Stage
 from systola.training.writer import Entry, shifted
 
 _ONE_BITS = 14
-"""Fraction bits of a bias of one before it is shifted."""
+"""Fraction bits of the number 1, the input for the bias, before it is shifted."""
 
 
 def weights(masters: Wide) -> Narrow:
-    """Round masters to the weights that the array multiplies with."""
+    """Return masters rounded to the int8 weights that the array multiplies with."""
     return narrow(scaled(masters, shifted(MASTER_SHIFT - 1)))
 
 
@@ -44,22 +45,22 @@ def one(bits: int, *, wide: bool) -> int:
 class Products:
     """The inputs and weights of a stage, and their products in the forward and the backward pass.
 
-    Rows are samples; of a Conv2D they are windows.
+    Rows are samples, or the windows of a Conv2D.
     """
 
     stage: Stage
     inputs: Integers
     """Inputs, (samples, pixels, channels); a Dense has one pixel."""
     bias: int
-    """Code of the number 1 that is added to each row of inputs for the bias; 0 without biases."""
+    """Code of the number 1 that each row of inputs has for the bias; 0 without biases."""
     kernel: Narrow
-    """Kernel, (inputs, units); of a DepthwiseConv2D (taps, units)."""
+    """Weights of the kernel, (inputs, units); for a DepthwiseConv2D (taps, units)."""
     biases: Narrow
-    """Biases, (units,)."""
+    """Weights of the biases, (units,)."""
 
     def sums(self) -> Sums:
-        """Compute the sums of all units: (rows, units)."""
-        # int32 wraps, as the accumulators do.
+        """Compute the sums of all units, (rows, units)."""
+        # int32 sums wrap, as the sums in the machine's accumulators do.
         if self.stage.depthwise:
             found = (self._taps() * self.kernel).sum(axis=2, dtype=np.int32)
             return found.reshape(-1, self.stage.units) + self.bias * self.biases.astype(np.int32)
@@ -78,7 +79,7 @@ class Products:
         return spread(found.reshape(samples, prod(window.out), window.taps, -1), window)
 
     def update(self, gradient: Narrow) -> Sums:
-        """Compute the gradient of kernel and biases: (inputs and one, units)."""
+        """Compute the gradient of kernel and biases, (inputs and bias, units)."""
         if self.stage.depthwise:
             taps = self._taps()
             given = gradient.reshape(taps.shape[0], taps.shape[1], 1, -1)
@@ -89,7 +90,7 @@ class Products:
         return np.concatenate((kernel, biases))
 
     def _taps(self) -> Sums:
-        """Gather the taps of all windows: (samples, windows, taps, channels)."""
+        """Return the pixels under the taps of all windows, (samples, windows, taps, channels)."""
         assert self.stage.window
         return gathered(self.inputs, self.stage.window).astype(np.int32)
 

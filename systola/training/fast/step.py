@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A step of training for one batch: the forward pass, the backward pass, and the update of the
+"""Computes a training step for one batch: forward pass, backward pass, and update of the
 weights.
 """
 
@@ -54,42 +54,46 @@ from systola.training.writer import HALF, Entry
 
 @dataclass
 class Passed:
-    """A record of the forward pass for the backward pass; each list has an item for each stage."""
+    """A record of the forward pass that the backward pass needs. Each list has an item for each
+    stage.
+    """
 
     products: list[Products | Recurring | None] = field(
         default_factory=list[Products | Recurring | None]
     )
-    """Inputs and weights of each stage; None for a join."""
+    """Inputs and weights of each stage; None for an Add or Concatenate, which has no weights."""
     bits: list[int] = field(default_factory=list[int])
     """Fraction bits of the inputs of each stage."""
     made: list[int] = field(default_factory=list[int])
     """Fraction bits of the units of each stage but the last."""
     masks: list[Narrow | None] = field(default_factory=list[Narrow | None])
-    """Masks of the units: 1 for units that pass, 0 for others; the last stage has none."""
+    """Masks of the units of each stage but the last: 1 for units that pass, 0 for others. None if
+    all units pass."""
     normalized: dict[int, Normalized] = field(default_factory=dict[int, Normalized])
-    """Numbers of the stages that normalise, by their numbers."""
+    """Normalised batches of the stages that normalise, by number of the stage."""
     routes: list[Narrow | None] = field(default_factory=list[Narrow | None])
-    """Marks of the pixel of each window that is the largest; of a pooling of means the masks of its
-    pixels."""
+    """Marks of each stage's pooling: 1 for the largest pixel of a window. A pooling of means has
+    the mask of its pixels instead."""
 
 
 @dataclass
 class Step:
-    """One batch in a step of training; `columns` is the width of the array that would draw the
-    masks.
+    """A training step, or a prediction, for one batch.
+
+    `columns` is the width of the array, which chooses the masks of Dropout.
     """
 
     task: Task
     state: State
     x: Integers
-    """Samples, (samples, numbers): int8, or words."""
+    """Samples, (samples, numbers): int8 codes, or words."""
     columns: int
     number: int | None = None
-    """The number of the step; None if nothing is learnt."""
+    """The number of the training step; None for a batch from which nothing is learnt."""
     passed: Passed = field(default_factory=Passed)
 
     def forward(self) -> Wide:
-        """Compute the logits, (samples, units)."""
+        """Compute the forward pass; return the logits, (samples, units)."""
         task, passed = self.task, self.passed
         results: list[tuple[Integers, int]] = [(self.x, task.input_bits)]
         last = len(task.stages) - 1
@@ -152,7 +156,7 @@ class Step:
                 update.add(number, sums, task.master_bits[number], sum_bits)
         return update.state()
 
-    # The forward pass.
+    # The methods below compute the forward pass.
 
     def _products(self, number: int, x: Integers, bits: int) -> Products:
         masters, stage = self.state.masters[number], self.task.stages[number]
@@ -167,8 +171,9 @@ class Step:
         return held(self.passed.bits[number] + self.task.master_bits[number] - MASTER_SHIFT)
 
     def _units(self, number: int, products: Products) -> tuple[Narrow, int]:
-        """Make the inputs of the next stage from the sums of a stage; return them and their
-        fraction bits."""
+        """Compute the units of a stage, which are inputs of the next stage; return them and their
+        fraction bits.
+        """
         stage, train = self.task.stages[number], self.number is not None
         sums = products.sums()
         q, shift, bits = self._unit_scale(number, self._sum_bits(number), sums)
@@ -202,7 +207,7 @@ class Step:
         return units, bits
 
     def _unit_scale(self, number: int, sum_bits: int, sums: Integers) -> tuple[int, int, int]:
-        """Find multiplier and shift from sums to units, and the fraction bits of the units."""
+        """Return multiplier and shift from sums to units, and the fraction bits of the units."""
         task, train = self.task, self.number is not None
         stage = task.stages[number]
         if stage.curve:
@@ -224,18 +229,20 @@ class Step:
         places = places_of(stage.segments, self.columns) if stage.join else None
         if places is None:
             return dropout(stage.rate, shape, **how, step=step)
-        # Each part of the units has blocks of its own.
+        # Each part of the units has blocks of its own, in which the machine draws random bytes.
         whole = *shape[:2], int(places[-1]) + 1
         return dropout(stage.rate, whole, **how, step=step)[..., places]
 
     def measured(self) -> list[Measured]:
-        """Return the means and variances of all stages that normalise."""
+        """Return the means and variances that the stages which normalise have measured."""
         return [each.measured for each in self.passed.normalized.values()]
 
     def _normalized(
         self, number: int, settings: Normalization, x: Integers, bits: int
     ) -> tuple[Narrow, int]:
-        """Normalise a result: in a step by its own mean and variance, else by moving ones."""
+        """Normalise a result: in a training step by its own mean and variance, else by
+        moving ones.
+        """
         units = self.task.stages[number].units
         rows = x.reshape(-1, units)
         if self.number is None or settings.frozen:
@@ -252,7 +259,7 @@ class Step:
         return made.reshape(len(self.x), -1, units), bits
 
     def _joined(self, number: int, given: Sequence[tuple[Integers, int]]) -> tuple[Narrow, int]:
-        """Join results; each comes with the number of its fraction bits."""
+        """Compute an Add or Concatenate; `given` has each result with its fraction bits."""
         stage, train = self.task.stages[number], self.number is not None
         known = self.task.unit_bits[number] if self.task.unit_bits and not train else None
         shape = (len(self.x), prod(stage.map), -1) if stage.maps else (len(self.x), -1)
@@ -278,10 +285,10 @@ class Step:
         return units, bits
 
     def _recurrent(self, number: int, x: Integers, given: int) -> tuple[Narrow, int]:
-        """Make the inputs of the next stage from the states of an LSTM.
+        """Compute an LSTM or GRU; return the inputs of the next stage, and their fraction bits.
 
-        `x`: samples, or the states of an LSTM, (steps, samples, units), of `given` fraction bits.
-        Returns the inputs, and their fraction bits.
+        `x`: samples, or the states of another LSTM, (steps, samples, units), with `given` fraction
+        bits.
         """
         task, state, stage = self.task, self.state, self.task.stages[number]
         assert stage.lstm
@@ -321,12 +328,15 @@ class Step:
         self.passed.routes.append(None)
         return units, bits
 
-    # The backward pass.
+    # The methods below compute the backward pass.
 
     def _below(
         self, number: int, products: Products, above: Narrow, bits: int, scale: tuple[int, int]
     ) -> tuple[Narrow, int]:
-        """Compute the gradient of the inputs of a stage with a scale, and its fraction bits."""
+        """Compute the gradient of the inputs of a stage; return it and its fraction bits.
+
+        `above`: the gradient of the stage's sums. `scale`: see `passes.gradient_scale`.
+        """
         q, lost = scale
         sums = products.below(above)
         shift = measured(sums, -8)
@@ -334,9 +344,7 @@ class Step:
         return narrow(scaled(sums, Entry(q), shift)), bits
 
     def _through(self, number: int, below: Narrow) -> Narrow:
-        """Turn the gradient of the result of a stage into the gradient of its sums, (rows,
-        units).
-        """
+        """Return the gradient of a stage's sums, (rows, units), from the gradient of its result."""
         stage = self.task.stages[number]
         mask, marks = self.passed.masks[number], self.passed.routes[number]
         if mask is not None:
@@ -353,21 +361,24 @@ class Step:
         return below.reshape(-1, units)
 
     def _back_normalized(self, number: int, above: Narrow, bits: int) -> tuple[Narrow, int]:
-        """Compute the gradient of the inputs of a stage that normalises."""
+        """Compute the gradient of the inputs of a stage that normalises, from the gradient of its
+        results.
+        """
         if own := self.passed.normalized.get(number):
             return own.back(above, bits)
         codes = self._resting(number)
         return times_roots(above, bits, codes.root, codes.root_bits)
 
     def _resting(self, number: int) -> Resting:
-        """Return the codes by which a stage normalises without the statistics of a batch."""
+        """Return the codes by which a stage normalises with moving means and variances."""
         stages = self.task.stages
         place = sum(stage.normalized is not None for stage in stages[:number])
         return resting(stages[number], self.state.statistics[place])
 
     def _back_lstm(self, number: int, lstm: Recurring, above: Integers, bits: int) -> Gradients:
-        """Compute the backward pass of an LSTM or GRU through time, from the gradient of the last
-        state or of all states.
+        """Compute the backward pass of an LSTM or GRU through time.
+
+        `above`: the gradient of the last state, or the gradients of all states.
         """
         task, stage = self.task, self.task.stages[number]
         assert stage.lstm

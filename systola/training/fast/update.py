@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The update of masters by the sums of their gradients."""
+"""Computes the update of masters (int16 weights) by the sums of their gradients."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from systola.training.writer import Entry, shifted
 
 
 class Update(Protocol):
-    """The update of a step, from the sums of its gradients."""
+    """The update of all masters in one step, from the sums of their gradients."""
 
     def add(
         self, tensor: int, sums: Sums, bits: int, sum_bits: int, rows: slice = slice(None)
     ) -> None:
-        """Take the sums of the negative gradient for some rows of the masters of a tensor.
+        """Take the sums of the negative gradient for some rows of one tensor of masters.
 
-        `bits`: fraction bits of these masters; `sum_bits`: fraction bits of the sums.
+        `bits`: fraction bits of these masters. `sum_bits`: fraction bits of the sums.
         """
         ...
 
     def state(self) -> State:
-        """Return the state after all additions."""
+        """Return the state after the update, when the sums of all tensors have been added."""
         ...
 
 
 class PlainUpdate:
-    """The update of SGD, with its velocities if there is momentum."""
+    """The update of SGD, with velocities if there is momentum."""
 
     def __init__(self, task: Task, state: State) -> None:
         self._task = task
@@ -47,7 +47,7 @@ class PlainUpdate:
     def add(
         self, tensor: int, sums: Sums, bits: int, sum_bits: int, rows: slice = slice(None)
     ) -> None:
-        """Add the sums to the masters."""
+        """Add the sums of the negative gradient to some rows of the masters of a tensor."""
         task, masters = self._task, self._masters[tensor]
         q, right = multiplier(task.learning_rate * gradient_factor(task) / task.count)
         more = velocity_bits(task.momentum) if task.momentum else 0
@@ -64,11 +64,11 @@ class PlainUpdate:
         masters[rows] = wide(masters[rows] + _rounded(velocities[rows], more))
 
     def state(self) -> State:
-        """Return the state after all additions."""
+        """Return the state after the update, when the sums of all tensors have been added."""
         masters, velocities = tuple(self._masters), tuple(self._velocities)
         return replace(self._state, masters=masters, velocities=velocities)
 
 
 def _rounded(velocities: Wide, bits: int) -> Sums:
-    """Take the last bits off velocities, which have `bits` more than the masters."""
+    """Return velocities rounded to the fraction bits of masters, which are `bits` fewer."""
     return (velocities.astype(np.int32) + (1 << bits >> 1)) >> bits

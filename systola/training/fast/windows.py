@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers the pixels under the taps of windows, and puts them back. A map is (height * width,
-channels).
+"""Gathers the pixels under the taps of windows, and puts them back into maps.
+
+A map is (height * width, channels).
 """
 
 from __future__ import annotations
@@ -15,14 +16,18 @@ from systola.training.windows import Window
 
 
 def gathered(maps: NDArray[Any], window: Window) -> NDArray[Any]:
-    """Gather the taps of each window, zeros outside: (samples, windows, taps, channels)."""
+    """Return the pixels under the taps of each window, (samples, windows, taps, channels).
+
+    Pixels outside the map are zeros.
+    """
     outside = np.zeros((len(maps), 1, maps.shape[2]), maps.dtype)
     return np.concatenate((maps, outside), axis=1)[:, _pixels(window)]
 
 
 def spread(taps: NDArray[Any], window: Window) -> NDArray[Any]:
-    """For each pixel, add up the taps that windows take of it: (samples, height * width,
-    channels).
+    """Return maps, (samples, height * width, channels), of taps that are added up for each pixel.
+
+    `taps` has a number for each tap of each window, as `gathered` returns them.
     """
     size = window.map[0] * window.map[1]
     found = np.zeros((len(taps), size, taps.shape[3]), taps.dtype)
@@ -34,7 +39,10 @@ def spread(taps: NDArray[Any], window: Window) -> NDArray[Any]:
 
 @cache
 def _pixels(window: Window) -> NDArray[np.intp]:
-    """Find the pixel of each tap, (windows, taps); outside the map it is one past the last."""
+    """Return the number of the pixel under each tap, (windows, taps).
+
+    For a tap outside the map it is the number of pixels.
+    """
     axes: list[NDArray[np.intp]] = []
     for axis in range(2):
         first = np.arange(window.out[axis]) * window.stride[axis] - window.before[axis]

@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps with batches that have no room in the buffer: some samples in each turn, layer by layer."""
+"""Programs for batches that have no room in the buffer: a core takes some samples in each turn, and
+all turns go through one layer before the next layer.
+"""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transposed inputs of a stage, some blocks of one turn at a time."""
+"""Reads the inputs of a stage for its update: transposed, and some blocks of one turn at a time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from systola.training.writer import Writer
 
 
 def part_blocks(writer: Writer, task: Task) -> int:
-    """Return the blocks of inputs, and of units, of a part of an update.
+    """Return the largest number of blocks, of inputs and of units alike, in a part of an update.
 
-    A part has as many blocks of inputs as of units, so that the array multiplies the most for each
-    line from host memory. Two parts are under way in the accumulators. All tensors of their weights
-    take at most half of the buffer; a core has the tensors beside the masters for its own rows.
+    With as many blocks of inputs as of units, the array multiplies the most for each line from host
+    memory. Two parts are under way in the accumulators. The masters, velocities and moments of both
+    take at most half of the buffer. A core has velocities and moments for its own rows only.
     """
     config, cores = writer.config, task.cores
     room = config.buffer_lines * cores // (8 * (cores + task.beside))
@@ -29,24 +29,26 @@ def part_blocks(writer: Writer, task: Task) -> int:
 
 
 def most_blocks(writer: Writer, task: Task, number: int) -> tuple[int, int]:
-    """Return the most blocks of inputs, and of units, of a part of the update of a Dense."""
+    """Return the largest number of blocks of inputs, and of units, in a part of a Dense's
+    update.
+    """
     shape, most = writer.layout.shapes[number], part_blocks(writer, task)
     return min(shape.inputs, most), min(shape.units, most)
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A run of blocks of the inputs of a Dense."""
+    """A run of blocks of the inputs of a Dense that the update takes together."""
 
     blocks: range
     start: int
-    """First row of the chunk in its portion, see Masters.start."""
+    """Number of the first row of the chunk in its portion, see update.Masters.start."""
     wide: bool
-    """Whether the codes of the chunk are int16, see Portion."""
+    """Whether the codes of the chunk are int16, see passes.Portion."""
 
 
 def chunks_of(writer: Writer, task: Task, number: int) -> Iterator[Chunk]:
-    """Yield the chunks of the inputs of a Dense."""
+    """Yield the chunks into which the inputs of a Dense are cut for its update."""
     most, _ = most_blocks(writer, task, number)
     for portion in portions(writer.config, task, writer.layout.shapes[number], number):
         for part in even_parts(portion.count, most):
@@ -55,24 +57,28 @@ def chunks_of(writer: Writer, task: Task, number: int) -> Iterator[Chunk]:
 
 
 def even_parts(count: int, most: int) -> list[range]:
-    """Split `count` blocks into the fewest parts of at most `most`, none much shorter."""
+    """Split `count` blocks into the fewest parts of at most `most` blocks, all about
+    equally long.
+    """
     parts = -(-count // most)
     ends = [n * count // parts for n in range(parts + 1)]
     return [range(*pair) for pair in pairwise(ends)]
 
 
 class Turned:
-    """A reader of chunks of the inputs of a stage, transposed, [group][input].
+    """A reader of chunks of the inputs of a stage, transposed, [group of samples][input].
 
-    Two chunks are in the buffer at a time. A chunk that is taken again comes from host memory as it
-    is. An update with several parts of the units takes each chunk as often. The update of the last
-    stage takes the chunks of the logits.
+    Two chunks are in the buffer at a time. If a chunk is needed again, its transposed lines are
+    kept in host memory. An update with several parts of the units takes each chunk once for each
+    part. The update of the last stage takes the chunks that the logits were made of.
     """
 
     def __init__(
         self, writer: Writer, task: Task, number: int, kept: set[int] | None = None
     ) -> None:
-        """Take over `kept` of an earlier object for the same inputs, where there was one."""
+        """Prepare to read inputs. `kept`: the places of chunks that another reader has transposed
+        already.
+        """
         most, most_units = most_blocks(writer, task, number)
         lines = most * writer.layout.samples
         self._writer = writer
@@ -82,16 +88,17 @@ class Turned:
         last = number == len(task.stages) - 1
         self._again = last or writer.layout.shapes[number].units > most_units
         self.kept = kept or set[int]()
-        """Places in host memory of chunks that have been transposed."""
+        """Places in host memory of the chunks that have been transposed already."""
         self._ones = range(0)
-        """Chunk of int16 ones, the same for all turns; empty where there is none."""
+        """Lines of the chunk with int16 ones for the bias, the same for all turns; empty if there
+        is no such chunk."""
         if takes_state(task.stages, number):
             layout = writer.layout
             self._ones = writer.allocate(2 * layout.samples)
             writer.read_rows(layout.wide_ones[number], self._ones, 2 * layout.size, 0)
 
     def read(self, chunk: Chunk) -> int:
-        """Bring a chunk of the turn that is written; return its first line."""
+        """Read a chunk of the present turn into the buffer, transposed; return its first line."""
         if chunk.wide:
             return self._ones.start
         writer, layout, blocks = self._writer, self._writer.layout, chunk.blocks

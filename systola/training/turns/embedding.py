@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads and updates the rows of an Embedding for words that are known when the program is made.
 
-In the forward pass the row of each word is read from the masters. In the backward pass words are
-sorted, and C of their gradients at a time are multiplied with lines that select them. There is one
-line for each word between the first and the last word of the tile. So all lines together are about
-as many as there are words.
+In the forward pass the row of each word is read from the masters. In the backward pass the words
+are sorted. A tile of C gradients at a time is multiplied with lines that select the gradients of
+each word. There is one line for each word between the first and the last word of the tile. So all
+lines together are about as many as there are words.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from systola.training.weights import narrow
 from systola.training.writer import Writer
 
 _TILES = 4
-"""Number of tiles of gradients in the buffer at one time."""
+"""Number of tiles of gradients that are in the buffer at one time."""
 
 
 class Words:
-    """A reader of the rows of words of a core, which also updates these rows."""
+    """A reader of the rows of the words that a core has, which also updates these rows."""
 
     def __init__(self, writer: Writer, task: Task, words: NDArray[np.intp]) -> None:
-        """Take the words of the whole batch, (samples, steps)."""
+        """Prepare to read rows. `words`: the words of the whole batch, (samples, steps)."""
         self._writer = writer
         self._task = task
         self._words = words
@@ -38,19 +38,25 @@ class Words:
         self._selected: list[NDArray[np.int8]] = []
 
     def selected(self) -> NDArray[np.int8]:
-        """Return the lines that select gradients, as the program reads them, (lines, C)."""
+        """Return the lines that select the gradients of words, in the program's order,
+        (lines, C).
+        """
         size = self._writer.layout.size
         return np.concatenate([np.zeros((0, size), np.int8), *self._selected])
 
     def _of_turn(self, task: Task) -> NDArray[np.intp]:
-        """Return the words of a turn, with word 0 in the places that have no sample."""
+        """Return the words of a turn, (samples, steps), with word 0 for samples that are
+        padding.
+        """
         layout, share = self._writer.layout, task.share(self._writer.layout.size)
         found = np.zeros((layout.samples, self._words.shape[1]), np.intp)
         found[: len(share)] = self._words[share.start : share.stop]
         return found
 
     def rows(self, task: Task) -> None:
-        """Write the rows of the words of all steps of a turn to host memory, as int8."""
+        """Write the rows of the words of all steps of a turn to host memory, as int8 inputs of the
+        LSTM.
+        """
         writer, layout, shape = self._writer, self._writer.layout, self._shape
         rows = shape.units * layout.samples
         places = [(writer.allocate(2 * rows), writer.allocate(rows)) for _ in range(2)]
@@ -68,7 +74,7 @@ class Words:
         writer.free(*(each for pair in places for each in pair))
 
     def update(self) -> None:
-        """Add the gradients of all turns to the masters of their words."""
+        """Add the gradients of the samples of all turns to the rows (masters) of their words."""
         writer, task, shape = self._writer, self._task, self._shape
         layout, config, size = writer.layout, writer.config, writer.layout.size
         words, gradients = self._sorted()
@@ -112,15 +118,19 @@ class Words:
         writer.free(zeros, *tiles, *selects, *(each for pair in places for each in pair))
 
     def _select(self, words: NDArray[np.intp]) -> NDArray[np.int8]:
-        """Return a line for each word from the first to the last word, with ones at its places."""
+        """Return a line for each word from the first to the last word of a tile.
+
+        A line has ones at the places where the tile has gradients of its word.
+        """
         lines = np.zeros((words[-1] - words[0] + 1, self._writer.layout.size), np.int8)
         lines[words - words[0], np.arange(len(words))] = 1
         return lines
 
     def _sorted(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the words of this core in order, and the places of their gradients.
+        """Return the words of this core in ascending order, and where their gradients are in host
+        memory.
 
-        The places have a column for each block of units.
+        The places of the gradients have a column for each block of units.
         """
         words: list[NDArray[np.intp]] = []
         places: list[NDArray[np.intp]] = []

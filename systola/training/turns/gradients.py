@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adds up the gradients of a result that several stages take, turn by turn.
 
-Each of these gradients waits in host memory. Their fraction bits are kept in the buffer, see
-`systola.training.branches.kept`.
+Each gradient waits in host memory until all of them have been written. Their fraction bits are kept
+in the buffer, see `systola.training.branches.kept`.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from systola.training.writer import NARROWING, Entry, Writer
 
 @dataclass(frozen=True)
 class _Part:
-    """A gradient of a result."""
+    """A gradient of a result that waits in host memory to be added."""
 
     key: object
-    """Key of the gradient's fraction bits."""
+    """Key by which the gradient's fraction bits are kept."""
     place: Callable[[Layout], int]
     rows: bool
-    """Whether the gradient is of rows."""
+    """Whether the gradient is stored as rows, not as maps."""
 
 
 class Gradients:
-    """A store of the gradients of the results of all stages."""
+    """A store of the gradients of the results of all stages, until they are added."""
 
     def __init__(self, writer: Writer, task: Task, kept: Kept | None, maps: TurnedMaps) -> None:
         self._writer = writer
@@ -48,33 +48,36 @@ class Gradients:
         self._parts: dict[int, list[_Part]] = {}
 
     def alone(self, number: int) -> bool:
-        """Return whether a stage alone takes its inputs.
+        """Return whether no other stage takes the inputs of this stage.
 
-        The gradient of the inputs then goes through the mask of the stage before as it is written.
+        The gradient of the inputs then goes through the mask of the stage before as soon as it is
+        made.
         """
         return alone(self._task.stages, takes(self._task.stages, number)[0])
 
     def scale(self, number: int) -> tuple[int, int]:
-        """Return the scale of the gradient of a stage's inputs, see `passes.gradient_scale`."""
+        """Return the scale for the gradient of a stage's inputs, see `passes.gradient_scale`."""
         stages = self._task.stages
         source = stages[takes(stages, number)[0] - 1]
         return gradient_scale(source) if self.alone(number) else PLAIN
 
     def place(self, number: int) -> Callable[[Layout], int]:
-        """Return the place of the gradient of a stage's inputs, given the layout of a turn."""
+        """Return a function from the layout of a turn to the place of the gradient of a stage's
+        inputs.
+        """
         at = takes(self._task.stages, number)[0]
         if self.alone(number):
             return lambda layout: spilled(layout).gradients[at - 1]
         return lambda layout: spilled(layout).below[number]
 
     def add(self, number: int) -> None:
-        """Note the gradient of a stage's inputs, which has its fraction bits in GRADIENT."""
+        """Store the gradient of a stage's inputs; register GRADIENT has its fraction bits."""
         if self._kept:
             at, rows = takes(self._task.stages, number)[0], not self._task.stages[number].window
             self._add(at, _Part((number, at), self.place(number), rows))
 
     def split(self, number: int) -> None:
-        """Give the gradient of a join to the results that it takes."""
+        """Store the gradient of an Add or Concatenate as a gradient of each result that it took."""
         stages = self._task.stages
         stage, first = stages[number], 0
         for part, at in enumerate(stage.sources):
@@ -94,7 +97,11 @@ class Gradients:
         self._parts.setdefault(at, []).append(part)
 
     def gather(self, number: int) -> None:
-        """Write the gradient of the sums of a stage, and its fraction bits into GRADIENT."""
+        """Write the gradient of a stage's sums to host memory; GRADIENT gets its fraction bits.
+
+        It is made of all gradients of the stage's result, unless a single stage has written it
+        already.
+        """
         if not self._kept:
             return
         parts = self._parts.pop(number + 1)
@@ -106,7 +113,11 @@ class Gradients:
             self._kept.free(part.key)
 
     def _sum_up(self, number: int, parts: list[_Part]) -> None:
-        """Write the sum of several gradients, or of the only one of a join."""
+        """Add up the gradients of a stage's result, and write the gradient of the sums for all
+        turns.
+
+        There may be a single gradient, if a join takes the result.
+        """
         writer, task, kept = self._writer, self._task, self._kept
         assert kept
         q, lost = gradient_scale(task.stages[number])
@@ -137,7 +148,7 @@ class Gradients:
         return total
 
     def _brought(self, number: int, parts: list[_Part]) -> Iterator[tuple[object, range]]:
-        """Bring each gradient of a turn, as the stage has made the result."""
+        """Read each gradient of a result for the present turn, as maps if the result is maps."""
         writer, stages = self._writer, self._task.stages
         shape = writer.layout.shapes[number]
         count = writer.layout.result_lines(stages, number + 1)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the way forward of a Dense that is not the last stage, for all turns."""
+"""Writes the forward pass of a Dense that is not the last stage, for all turns (parts) of a
+batch.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from systola.training.writer import ONE, Entry, Writer
 
 
 class Hidden:
-    """A writer of a Dense: units and masks go to host memory, with ones for the next bias."""
+    """A writer of a Dense. Units and masks go to host memory, with ones for the bias of the next
+    stage.
+    """
 
     def __init__(self, writer: Writer, task: Task, left: Pass, *, train: bool) -> None:
         self._writer = writer
@@ -29,7 +33,7 @@ class Hidden:
         self._train = train
 
     def write(self, number: int) -> None:
-        """Write a stage."""
+        """Write the forward pass of a Dense stage for all turns of the batch."""
         writer, task, stage = self._writer, self._task, self._task.stages[number]
         shape, samples = writer.layout.shapes[number], writer.layout.samples
         scale = UnitScale(writer, task, self._left, number, train=self._train)
@@ -62,8 +66,10 @@ class Hidden:
         self._ones(number)
 
     def _mask(self, number: int, task: Task, block: int, sums: Accumulated) -> range:
-        """Write the mask of a block of units: 1 for units that pass, 0 for others; return its
-        lines."""
+        """Write the mask of a block of units to host memory; return its lines.
+
+        It is 1 for units that pass the ReLU and the dropout, else 0.
+        """
         writer, stage = self._writer, self._task.stages[number]
         _, mask, random = self._rooms[block % 2]
         if stage.relu:
@@ -79,7 +85,7 @@ class Hidden:
         return spilled(layout).masks[number] + block * layout.samples * layout.pitch
 
     def _units(self, number: int, block: int, sums: Sums, multiplier: int) -> None:
-        """Write a block of units of a turn."""
+        """Write a block of units of the present turn of the batch to host memory."""
         writer, layout, stage = self._writer, self._writer.layout, self._task.stages[number]
         units, mask, _ = self._rooms[block % 2]
         dropped = self._masked and stage.rate and not sums.masked
@@ -93,7 +99,9 @@ class Hidden:
         writer.write(place, units)
 
     def _curved(self, number: int, task: Task, block: int, sums: Sums, multiplier: int) -> None:
-        """Write a block of units of a curve, and in training their slopes as a mask."""
+        """Write a block of units of a curve to host memory, and in training their slopes as
+        a mask.
+        """
         writer, layout, stage = self._writer, self._writer.layout, self._task.stages[number]
         units, slopes, _ = self._rooms[block % 2]
         blocks, mask = range(block, block + 1), slopes if self._train else None
@@ -108,8 +116,7 @@ class Hidden:
         writer.write(place, units)
 
     def _ones(self, number: int) -> None:
-        """Write the block of ones with which a Dense that alone takes the units multiplies its
-        bias."""
+        """Write lines of ones after the units of each turn, if a single Dense takes the units."""
         writer, samples = self._writer, self._writer.layout.samples
         dense = dense_of(self._task.stages, number + 1)
         if dense is None:

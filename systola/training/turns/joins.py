@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes an Add or a Concatenate for all turns.
+"""Writes the forward pass of an Add or a Concatenate for all turns (parts) of a batch.
 
-Parts come from host memory one after the other. The sums of an Add are written twice: to be
-measured, and to make units. A Concatenate has nothing to measure.
+The results that are joined come from host memory one after the other. The sums of an Add are
+written twice: first they are measured, then units are made of them. A Concatenate has nothing to
+measure.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from systola.training.writer import Writer
 
 
 class TurnedJoins:
-    """A writer of the way forward of joins."""
+    """A writer of the forward pass of joins, Add and Concatenate."""
 
     def __init__(self, writer: Writer, task: Task, left: Pass, kept: Kept, *, train: bool) -> None:
         self._writer = writer
@@ -32,7 +33,7 @@ class TurnedJoins:
         self._train = train
 
     def write(self, number: int) -> None:
-        """Write a join. Its units and their mask go to host memory."""
+        """Write an Add or Concatenate for all turns; its units and mask go to host memory."""
         if self._task.stages[number].join == "add":
             self._add(number)
         else:
@@ -57,7 +58,7 @@ class TurnedJoins:
             self._leave(number, of_turn, units, mask)
 
     def _sum(self, number: int) -> range:
-        """Return the sum of all parts of a turn, int16; SHIFT has the shift of all turns."""
+        """Return the int16 sum of the results that an Add takes, for the present turn."""
         total = self._writer.allocate(2 * self._rows(number))
         count = len(self._task.stages[number].sources)
         add_some(self._writer, self._kept, self._parts(number), count, total, SPARE)
@@ -77,7 +78,7 @@ class TurnedJoins:
         return self._writer.layout.result_lines(self._task.stages, number + 1)
 
     def _parts(self, number: int) -> Iterator[tuple[int, range]]:
-        """Bring each part of a join in turn: the number of its result, and its lines."""
+        """Read each result that a join takes: yield the number of the result, and its lines."""
         stage = self._task.stages[number]
         for at in stage.sources:
             lines = bring(self._writer, self._task, at, rows=not stage.maps)
@@ -85,7 +86,7 @@ class TurnedJoins:
             self._writer.free(lines)
 
     def _room(self, number: int) -> tuple[range, range | None]:
-        """Return lines for units, and for the mask of a ReLU where there is one."""
+        """Return lines for the units of a join, and for the mask of a ReLU if it needs one."""
         rows, relu = self._rows(number), self._task.stages[number].relu
         mask = self._writer.allocate(rows) if self._train and relu else None
         return self._writer.allocate(rows), mask

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the way forward of an LSTM for all turns.
+"""Writes the forward pass of an LSTM for all turns (parts) of a batch.
 
-Each turn goes through all steps before the next turn.
+Each turn goes through all steps in time before the next turn begins.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from systola.training.writer import Writer
 
 
 class LstmForward:
-    """A writer of an LSTM: the units, with int16 ones for the next bias, and masks go to host
-    memory."""
+    """A writer of an LSTM. Units and masks go to host memory, with int16 ones for the bias of the
+    next stage.
+    """
 
     def __init__(
         self, writer: Writer, task: Task, left: Pass, words: Words | None, *, train: bool
@@ -33,7 +34,10 @@ class LstmForward:
         self._train = train
 
     def write(self, number: int) -> None:
-        """Write an LSTM, which is the first stage or takes all states of another LSTM."""
+        """Write the forward pass of an LSTM for all turns of the batch.
+
+        The LSTM is the first stage, or takes all states of another LSTM.
+        """
         writer, task, lstm = self._writer, self._task, self._task.stages[number].lstm
         assert lstm
         recurrent = [

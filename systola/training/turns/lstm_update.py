@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the backward pass of an LSTM for all turns, and updates its kernels, some steps at a
-time.
+"""Writes the backward pass of an LSTM for all turns (parts) of a batch, and updates its kernels,
+some steps at a time.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ from systola.training.writer import NARROWING, Entry, Writer
 
 @dataclass(frozen=True)
 class _Piece:
-    """A run of blocks of the inputs of a tensor."""
+    """A run of blocks of the inputs of one weight tensor of an LSTM, which are updated together."""
 
     tensor: int
     blocks: range
     master_bits: int
     inputs: Exponent
     ones: bool = False
-    """Whether the piece is the block for the biases, with ones for inputs."""
+    """Whether the piece is the block of the biases, which has ones for inputs."""
 
 
 class LstmBack:
-    """A writer of the backward pass of an LSTM, from the gradient of the last state or of all
-    states.
+    """A writer of the backward pass and the updates of an LSTM for all turns.
+
+    It begins with the gradient of the last state, or with the gradients of all states.
     """
 
     def __init__(self, writer: Writer, task: Task, words: Words | None, number: int) -> None:
@@ -49,7 +50,7 @@ class LstmBack:
         self._lstm: Recurrence = lstm
 
     def write(self) -> None:
-        """Write the backward pass and the updates."""
+        """Write the backward pass through time, then the updates of all weights of the LSTM."""
         writer, task = self._writer, self._task
         back = recurrent_backward(writer, task, self._number)
         if self._lstm.sequences:
@@ -64,7 +65,7 @@ class LstmBack:
         tell(writer, task, *learnt)
 
     def _last_state(self, back: RecurrentBackward) -> None:
-        """Write all steps of all turns from the gradient of the last state."""
+        """Write the backward pass of all turns, from the gradient of the last state."""
         writer = self._writer
         for _ in each_turn(writer, self._task):
             layout = writer.layout
@@ -75,7 +76,7 @@ class LstmBack:
         back.end()
 
     def _all_states(self, back: RecurrentBackward) -> None:
-        """Write all steps of all turns from the gradients of all states, in host memory."""
+        """Write the backward pass of all turns, from the gradients of all states in host memory."""
         writer = self._writer
         back.begin_all()
         for _ in each_turn(writer, self._task):
@@ -90,12 +91,17 @@ class LstmBack:
         return Sizes(self._writer.layout, self._lstm, self._number)
 
     def _kernels(self) -> None:
-        """Add the products of inputs, states and ones with dz to the masters."""
+        """Add the products of inputs, states and ones with dz to the masters of the kernels and
+        biases.
+
+        dz is the gradient of the sums of the gates.
+        """
         writer, task, layout = self._writer, self._task, self._writer.layout
         size, samples, gates = layout.size, layout.samples, self._sizes.gates
         most = part_blocks(writer, task)
         units = min(most, gates)
-        # The buffer has states of a step as int16, as int8 and twice transposed, and dz twice.
+        # The buffer has the states of some steps as int16, as int8, and transposed twice, and dz
+        # twice.
         each = samples * (2 * most + most + 2 * most + 2 * 2 * units)
         steps = min(max(1, writer.config.buffer_lines // 4 // each), self._lstm.steps)
         self._wide = writer.allocate(2 * most * steps * samples)
@@ -152,11 +158,15 @@ class LstmBack:
             yield _Piece(tensor, own, bits, Exponent(0, 0), ones=True)
 
     def _owned(self, tensor: int) -> range:
-        """Return the blocks of dz for the update of a tensor."""
+        """Return the blocks of dz (gradient of the gates' sums) that belong to the units of a
+        tensor.
+        """
         return self._sizes.kernel if tensor == self._number else self._sizes.recurrent
 
     def _vectors(self, piece: _Piece, steps: range, turned: range) -> int:
-        """Bring inputs of some steps, transposed, [step][group][input]; return the first line."""
+        """Read inputs of some steps, transposed, [step][group of samples][input]; return their
+        first line.
+        """
         if piece.ones:
             return self._ones.start
         writer, layout = self._writer, self._writer.layout
@@ -165,7 +175,8 @@ class LstmBack:
         if piece.tensor == self._number:
             place, apart, wide = sizes.places.inputs, sizes.inputs * samples, 0
         else:
-            # These are the states before each step; the first of them is zero.
+            # The inputs of the recurrent kernel are the states before each step; the first state is
+            # zero.
             place, apart, wide = sizes.places.hidden, sizes.rows, 1
         first = steps.start * apart + piece.blocks.start * samples
         lines = self._wide if wide else self._narrow
@@ -189,7 +200,9 @@ class LstmBack:
         return turned.start
 
     def _read_slopes(self, units: range, steps: range, lines: range) -> None:
-        """Bring dz of some steps, int16, [block of units][step][sample]."""
+        """Read dz (gradient of the gates' sums) of some steps, int16, [block of
+        units][step][sample].
+        """
         writer, layout = self._writer, self._writer.layout
         samples, every = layout.samples, self._lstm.steps * layout.samples
         place = self._sizes.places.gates

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a Conv2D for all turns: maps, masks and gradients of each turn lie in host memory.
+"""Writes a Conv2D for all turns (parts) of a batch, which have their maps in host memory.
 
-A turn's maps are [block of channels][sample][pixel] there, and rows [pixel][block][sample] where a
-Dense takes them. Sums are multiplied once to be measured and once more to be used.
+Masks and gradients of each turn are in host memory, too. Maps of a turn are stored as [block of
+channels][sample][pixel]. If one Dense alone takes them they are rows, [pixel][block][sample]. Sums
+are written twice: first they are measured, then units are made of them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from systola.training.writer import AnyEntry, Entry, Writer
 
 
 class TurnedMaps:
-    """A writer of stages with a Conv2D, forward and back."""
+    """A writer of the forward pass and the backward pass of stages with a Conv2D."""
 
     def __init__(self, writer: Writer, task: Task, left: Pass, *, train: bool) -> None:
         self._writer = writer
@@ -32,12 +33,12 @@ class TurnedMaps:
         self._left = left
         self._train = train
         self._masks: dict[int, int] = {}
-        """Lines of the mask of each Conv2D that has one."""
+        """Number of lines of the mask of each Conv2D that has a mask, by number of the stage."""
         self._routes: dict[int, list[int]] = {}
-        """Lines of the marks of the taps of each stage's pooling."""
+        """Number of lines of the marks of each tap of a stage's pooling, by number of the stage."""
 
     def forward(self, number: int) -> None:
-        """Write the way forward of a stage."""
+        """Write the forward pass of a Conv2D for all turns of the batch."""
         writer, task, shape = self._writer, self._task, self._writer.layout.shapes[number]
         scale = UnitScale(writer, task, self._left, number, train=self._train)
         sums = MapSums(writer, task, number, self._left.inputs[number])
@@ -63,7 +64,9 @@ class TurnedMaps:
         writer.free(x)
 
     def _places(self, number: int, routes: list[range]) -> Iterator[tuple[int, range]]:
-        """Yield the places in host memory of the marks of the taps of a turn, with their lines."""
+        """Yield the places in host memory of a pooling's marks for the present turn, each with its
+        lines.
+        """
         layout = self._writer.layout
         place = spilled(layout).routes[number]
         for lines in routes:
@@ -77,10 +80,10 @@ class TurnedMaps:
         scale: tuple[int, int],
         leave_below: Callable[[range], None],
     ) -> None:
-        """Write the gradient of the inputs of a stage.
+        """Write the gradient of the inputs of a Conv2D for all turns of the batch.
 
         Exponent register `scratch` is overwritten. `scale`: see `passes.gradient_scale`.
-        `leave_below` takes the lines of a turn's gradient to host memory.
+        `leave_below` writes the lines of a turn's gradient to host memory.
         """
         writer, task, layout = self._writer, self._task, self._writer.layout
         lines = layout.samples * layout.shapes[number].units * layout.shapes[number].made
@@ -110,9 +113,9 @@ class TurnedMaps:
         writer.free(gradient)
 
     def below_rows(self, number: int) -> None:
-        """Write the gradient of the sums of a stage that makes maps for a Dense.
+        """Write the gradient of the sums of a stage with maps that a Dense takes, for all turns.
 
-        The place of this gradient has the rows of the gradient of the units.
+        The rows of the gradient of the units are in its place in host memory before.
         """
         writer, layout, shape = (
             self._writer,
@@ -143,14 +146,18 @@ class TurnedMaps:
         writer.free(below)
 
     def _mask_lines(self, number: int) -> int:
-        """Return the lines of the mask of a stage that makes maps; 0 where there is no mask."""
+        """Return the number of lines of the mask of a stage that makes maps; 0 if it has no
+        mask.
+        """
         stage = self._task.stages[number]
         if stage.join and (stage.relu or stage.rate):
             return self._writer.layout.result_lines(self._task.stages, number + 1)
         return self._masks.get(number, 0)
 
     def update(self, number: int, entry: AnyEntry) -> None:
-        """Add the products of inputs and gradient of all turns to the masters."""
+        """Add the products of inputs and gradient of all turns to a Conv2D's masters (int16
+        weights).
+        """
         writer, task = self._writer, self._task
         begin_telling(writer, task, number)
         loads = _Turned(writer, task, number)
@@ -160,10 +167,10 @@ class TurnedMaps:
 
 
 class _Turned:
-    """A reader of maps of inputs and of the gradient of a stage, of one turn after the other.
+    """A source of the maps for the update of a Conv2D, which reads one turn after the other.
 
-    Of a DepthwiseConv2D only two blocks of channels are in the buffer, so one can be read while the
-    other is used.
+    For a DepthwiseConv2D only two blocks of channels are in the buffer. So one block can be read
+    while the array uses the other block.
     """
 
     def __init__(self, writer: Writer, task: Task, number: int) -> None:
@@ -178,15 +185,15 @@ class _Turned:
         ]
 
     def all(self) -> Iterator[tuple[range, range]]:
-        """Bring inputs and gradient of all channels."""
+        """Yield the lines of inputs and gradient of all channels, for each turn."""
         yield from self._block(0)
 
     def block(self, block: int) -> Iterator[tuple[range, range]]:
-        """Bring inputs and gradient of a block of channels."""
+        """Yield the lines of inputs and gradient of one block of channels, for each turn."""
         yield from self._block(block)
 
     def gradient(self, block: int) -> Iterator[range]:
-        """Bring the gradient of a block of channels."""
+        """Yield the lines of the gradient of one block of channels, for each turn."""
         for _, gradient in self._block(block, inputs_too=False):
             yield gradient
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the normalisation of a batch for all turns, forward and back.
+"""Writes the normalisation of a batch for all its turns (parts), forward and backward.
 
-Blocks of channels come from host memory one after the other, once for each number that all rows
-have to be seen for. Sums by channel stay in the last accumulator rows until all turns have been
-added, so they are exact.
+Blocks of channels come from host memory one after the other. They come once for each number, such
+as a mean, that depends on all rows. Sums by channel stay in the last accumulator rows until all
+turns have been added, so they are exact.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ Place = Callable[[Layout], int]
 
 
 class TurnedNormalizing(Normalizing):
-    """A stage that normalises a batch in turns."""
+    """A writer of a stage that normalises a batch which is taken in several turns."""
 
     def __init__(self, writer: Writer, task: Task, number: int, kept: Kept) -> None:
         super().__init__(writer, task, number, kept)
         rows = writer.config.accumulator_rows
         self._first, self._second = rows - 2 * self._blocks, rows - self._blocks
-        """Accumulator rows of two sums of each block."""
+        """Numbers of the first accumulator rows of two kinds of sums, each with a row for each
+        block."""
         self._most = min(self._rows, self._first // 2)
         if self._most < 1:
             raise NoRoomError(
@@ -49,11 +50,14 @@ class TurnedNormalizing(Normalizing):
             )
         self._slot = 0
         self._ones_of: dict[int, range] = {}
-        """Lines of ones for so many rows that are no padding."""
+        """Lines of ones for the rows of a turn that are no padding, by the number of these rows."""
         (self._at,) = task.stages[number].sources
 
     def write(self, left: Pass, *, train: bool) -> None:
-        """Write the results of all turns to host memory. INPUTS has the bits of the inputs."""
+        """Write the normalised results of all turns to host memory.
+
+        Exponent register INPUTS has the fraction bits of the inputs.
+        """
         if self._frozen or not train:
             root, offset = self._resting()
             self._write_moved(root, offset, left, train=train)
@@ -65,7 +69,10 @@ class TurnedNormalizing(Normalizing):
         self._writer.free(mean, variance)
 
     def _measured(self) -> tuple[range, range]:
-        """Return means and variances of the batch; SPREAD gets the fraction bits of x - mean."""
+        """Return means and variances of the whole batch.
+
+        Exponent register SPREAD gets the fraction bits of x - mean.
+        """
         writer, kept, number = self._writer, self._kept, self._number
         unit, less = self._unit(), self._less()
         for block, (x,) in self._blocks_of(self._inputs):
@@ -100,7 +107,11 @@ class TurnedNormalizing(Normalizing):
         return mean, variance
 
     def _write_moved(self, root: range, offset: range, left: Pass, *, train: bool) -> None:
-        """Write inputs times roots less the offsets, and measure them first; see `_moved`."""
+        """Write the results to host memory: inputs times roots, less the offsets.
+
+        The results are measured first, unless their shift is known. Exponent register ROOT has the
+        fraction bits of the roots.
+        """
         writer, number = self._writer, self._number
         writer.measure(ROOT, first=ROOT, second=INPUTS)
         tiles, less = self._diagonals(root), self._less()
@@ -126,12 +137,13 @@ class TurnedNormalizing(Normalizing):
             self._write_block(self._results, block, made)
         writer.free(tiles, less, *rooms)
 
-    # The methods below write the way back.
+    # The methods below write the backward pass.
 
     def write_back(self) -> None:
         """Write the gradient of the inputs in the place of the gradient of the results.
 
-        GRADIENT has the fraction bits of either gradient.
+        Exponent register GRADIENT has the fraction bits of the gradient that is given, and gets the
+        fraction bits of the new gradient.
         """
         if self._frozen:
             self._write_times_roots(1, lambda block, lines, rows, row: lines[0][rows.start :])
@@ -165,7 +177,7 @@ class TurnedNormalizing(Normalizing):
                 self._measure(row, self._here(rows), bits=16)
         agree(writer, self._task, MADE)
         writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=UNIT_BITS - 1)
-        # SHIFT is for the product with the roots next.
+        # Register SHIFT is needed for the product with the roots.
         writer.measure(SPARE, first=SHIFT)
         rest = writer.allocate(2 * self._most)
 
@@ -181,11 +193,12 @@ class TurnedNormalizing(Normalizing):
     def _write_times_roots(
         self, given: int, vectors: Callable[[int, list[range], range, int], range]
     ) -> None:
-        """Write products with the roots to host memory; give the roots back.
+        """Write products with the roots to host memory as the gradient; free the lines of the
+        roots.
 
-        `given`: 1 for a product of the gradient, 2 for one of int16 that results are part of.
-        `vectors` returns the lines that are multiplied for a block, its lines, some of its rows and
-        a free accumulator row.
+        `given`: 1 for a product of the int8 gradient, 2 for int16 numbers made of gradient and
+        results. `vectors` writes these numbers and returns their lines. It is called with a block,
+        the block's lines, some of its rows and a free accumulator row.
         """
         writer, tiles = self._writer, self._diagonals(self._root)
         places, how = (self._gradients, self._results)[:given], {"wide_vectors": given - 1}
@@ -211,7 +224,7 @@ class TurnedNormalizing(Normalizing):
         self._end_times_roots()
         writer.free(tiles, self._root, *rooms)
 
-    # Blocks of channels, and some of their rows.
+    # The methods below yield blocks of channels, and some of their rows.
 
     def _inputs(self, layout: Layout) -> int:
         return result(layout, self._at)
@@ -223,7 +236,7 @@ class TurnedNormalizing(Normalizing):
         return spilled(layout).gradients[self._number]
 
     def _blocks_of(self, *places: Place) -> Iterator[tuple[int, list[range]]]:
-        """Bring each block of each turn: the block's number, and its lines of each tensor."""
+        """Read each block of each turn: yield the block's number, and its lines of each tensor."""
         writer = self._writer
         rooms = [[writer.allocate(self._rows) for _ in places] for _ in range(2)]
         for task in each_turn(writer, self._task):
@@ -241,27 +254,29 @@ class TurnedNormalizing(Normalizing):
         self._writer.write(place(layout) + block * self._rows * layout.pitch, lines)
 
     def _portions(self) -> Iterator[tuple[range, int]]:
-        """Yield some rows of a block at a time, and free accumulator rows for their sums."""
+        """Yield some rows of a block at a time, and the first of as many free accumulator rows."""
         for first in range(0, self._rows, self._most):
             yield range(first, min(first + self._most, self._rows)), self._next_row()
 
     def _next_row(self) -> int:
-        """Return the first of free accumulator rows, of two places in turn."""
+        """Return the first of the free accumulator rows; successive calls return two regions in
+        turn.
+        """
         self._slot ^= 1
         return self._slot * self._most
 
     def _measure(self, row: int, rows: int, bits: int = 8) -> None:
-        """Raise SHIFT to the shift of some sums; there may be none."""
+        """Raise exponent register SHIFT to the shift of some rows of sums; `rows` may be 0."""
         if rows:
             at = {"accumulator": row, "rows": rows, "bits": bits, "first": SHIFT}
             self._writer.measure(SHIFT, Source.ACCUMULATORS, **at)
 
     def _goes_on(self) -> int:
-        """Return whether sums of earlier turns are in the accumulators, as an operand."""
+        """Return 1 if sums of earlier turns are in the accumulators, to be added to, else 0."""
         return int(self._writer.turn > 0)
 
     def _these_ones(self) -> range:
-        """Return ones for the rows of this turn that are no padding."""
+        """Return lines of ones for the rows of the present turn that are no padding."""
         if self._there not in self._ones_of:
             self._ones_of[self._there] = self._ones()
         return self._ones_of[self._there]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the last stage for all turns: logits, losses, and the gradient of the logits."""
+"""Writes the last stage for all turns (parts) of a batch: logits, losses, and their gradient."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from systola.training.weights import all_turned
 from systola.training.writer import Entry, Writer
 
 _LINES = 24
-"""Largest number of lines of the buffer for each line of logits of one byte, while losses are
-written.
-"""
+"""Largest number of lines of the buffer that losses take for each line of transposed logits of one
+byte."""
 
 
 class Outputs:
-    """A writer of the last stage."""
+    """A writer of the last stage of a network, for all turns of a batch."""
 
     def __init__(self, writer: Writer, task: Task, left: Pass) -> None:
         self._writer = writer
@@ -31,10 +30,10 @@ class Outputs:
         self._sums = sum_bits(task, left, self._number)
 
     def logits(self, logits: range, row: int = 0) -> None:
-        """Write the logits of the turn that is written now, int16, [group][class].
+        """Write the logits of the present turn, int16, [group of samples][class].
 
-        The logits are as `Forward._logits` writes them. Their sums are in accumulators from `row`
-        on.
+        The logits are as `Forward._logits` writes them. Their sums are in accumulator rows from
+        `row` on.
         """
         writer, layout, sums = self._writer, self._writer.layout, self._sums
         for chunk in chunks_of(writer, self._task, self._number):
@@ -47,7 +46,7 @@ class Outputs:
         writer.activate(row, logits.start, self._rows, Entry(), wide=1, exponent=SHIFT)
 
     def predict(self) -> None:
-        """Write the outputs of the network for all turns."""
+        """Write the outputs of the network for all turns of a batch to host memory."""
         writer, last = self._writer, self._task.stages[-1]
         loss = Loss(writer, self._task)
         for _ in each_turn(writer, self._task):
@@ -61,7 +60,7 @@ class Outputs:
             writer.free(logits)
 
     def write(self, *, train: bool) -> None:
-        """Write logits and losses, and the gradient where one is asked for."""
+        """Write logits and losses of all turns, and in training their gradient, to host memory."""
         writer, task = self._writer, self._task
         writer.measure(GRADIENT, value=-8)
         for turns in even_parts(task.turns, self._together()):
@@ -80,7 +79,9 @@ class Outputs:
         writer.free(error)
 
     def _losses(self, turns: range, *, train: bool) -> None:
-        """Write logits and losses of some turns at one time."""
+        """Write logits and losses of several turns of a batch together, and in training the
+        errors.
+        """
         writer, each = self._writer, 2 * self._rows
         logits = writer.allocate(each * len(turns))
         parts = [logits[n * each : (n + 1) * each] for n in range(len(turns))]
@@ -100,10 +101,10 @@ class Outputs:
         writer.free(logits, error)
 
     def _together(self) -> int:
-        """Return the largest number of turns for which losses are written at one time.
+        """Return the largest number of turns for which losses are written together.
 
-        Most of a loss is short instructions that wait for each other. A product has room for one
-        block of groups of samples.
+        Most of a loss is short instructions that wait for each other, so more turns together take
+        less time. A product has room for one block of groups of samples.
         """
         writer, layout = self._writer, self._writer.layout
         most = min(layout.size // layout.groups, writer.config.accumulator_rows // self._rows)
@@ -111,7 +112,7 @@ class Outputs:
 
     @property
     def kept(self) -> set[int]:
-        """Places in host memory of the transposed inputs, see Turned."""
+        """Places in host memory of the transposed inputs of the stage, see chunks.Turned."""
         return self._turned.kept
 
     def free(self) -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes products of lines of all turns with weights of a stage, a block of results at a time."""
+"""Writes products of a stage's inputs, or gradient, with its weights, for all turns (parts) of a
+batch.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from systola.training.writer import Writer
 
 
 class Products:
-    """A product of `inputs` blocks of lines and weights, for `results` blocks of results in each
-    turn.
+    """A writer of a product of lines and weights for all turns of a batch. In each turn `inputs`
+    blocks give `results` blocks.
     """
 
     def __init__(
@@ -29,11 +31,11 @@ class Products:
         *,
         wide_bias: bool = False,
     ) -> None:
-        """Take the place of a turn's lines, [block][sample], and the numbers of blocks.
+        """Prepare a product of lines, [block][sample], with weights that `tiles` reads.
 
-        `place`: a function from the layout of a turn to the place in host memory. `sizes`: blocks
-        of inputs and of results. With `wide_bias` the last block of lines is int16, as after an
-        LSTM.
+        `place`: a function from the layout of a turn to the place of its lines in host memory.
+        `sizes`: numbers of blocks of inputs and of results. With `wide_bias` the last block of
+        lines is int16, as after an LSTM.
         """
         samples = writer.layout.samples
         self.inputs, self.results = sizes
@@ -51,9 +53,10 @@ class Products:
             )
 
     def once(self) -> Iterator[tuple[Task, int, Accumulated]]:
-        """Multiply; yield the task of each turn, the number of each block, and the block's sums.
+        """Write the product once; yield the task of each turn, the number of each block, and its
+        sums.
 
-        The next product of a turn is under way when a block is yielded.
+        A block is yielded when the next product of its turn has been written.
         """
         for task, block, row in self._all():
             yield task, block, Accumulated(self._writer, row, self._writer.layout.samples)
@@ -65,11 +68,12 @@ class Products:
         *,
         masked: bool = False,
     ) -> Iterator[tuple[Task, int, Sums]]:
-        """Multiply for `measure`, which sees all sums; then yield as `once` does.
+        """Write the product twice: for `measure`, which sees all sums, then to yield as `once`
+        does.
 
         `measure` is called with a task, a block and its sums, and `end` after the last sums. If
-        `masked`, `measure` returns the lines of the block's mask. Sums that are kept are multiplied
-        with the mask.
+        `masked`, `measure` returns the lines of the block's mask. Sums may also be kept in place of
+        the second product. They are then multiplied with the mask.
         """
         few = self.inputs <= FEW_BLOCKS
         again = few or self.inputs * self._writer.layout.size >= MOST_INPUTS
@@ -124,13 +128,13 @@ class Products:
         writer.multiply(*at, accumulate=1, wide_vectors=1)
 
     def _read(self, turn: int, blocks: range) -> None:
-        """Bring some blocks of the lines of a turn."""
+        """Read some blocks of the lines of a turn into the buffer."""
         writer, layout = self._writer, self._writer.of_turn(turn)
         lines = self._rooms[turn % 2][blocks.start * layout.samples : blocks.stop * layout.samples]
         first = blocks.start * layout.samples * layout.pitch
         writer.read(self._place(layout) + first, lines)
 
     def free(self) -> None:
-        """Give all lines back to the buffer, the weights included."""
+        """Give all lines of the product back to the buffer, the lines of the weights included."""
         self._writer.free(*self._rooms)
         self._tiles.free()

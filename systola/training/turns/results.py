@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leaves results in host memory as other stages take them, and copies them for a Dense.
+"""Writes results to host memory in the form that other stages take, and copies them for a Dense.
 
 A Dense takes rows with a block of ones after them, for its bias. A result that one Dense alone
-takes has this form at once. Any other result is left as joins and convolutions take it, and each
+takes has this form at once. Any other result is stored as joins and convolutions take it, and each
 Dense that takes it has a copy.
 """
 
@@ -17,7 +17,7 @@ from systola.training.writer import Writer
 
 
 def leave(writer: Writer, task: Task, number: int, units: range, made: Exponent) -> None:
-    """Write the units of a stage to host memory, and give their lines back to the buffer.
+    """Write the units of a stage for the present turn to host memory, and free their lines.
 
     `made`: fraction bits of the units.
     """
@@ -34,7 +34,7 @@ def leave(writer: Writer, task: Task, number: int, units: range, made: Exponent)
 
 
 def as_rows(writer: Writer, task: Task, at: int, lines: range) -> range:
-    """Return a result as rows; lines of maps are given back to the buffer."""
+    """Return the lines of a result as rows; lines of maps are freed after they are copied."""
     if not at or task.stages[at - 1].map == (1, 1):
         return lines
     shape = writer.layout.shapes[at - 1]
@@ -45,7 +45,7 @@ def as_rows(writer: Writer, task: Task, at: int, lines: range) -> range:
 
 
 def bring(writer: Writer, task: Task, at: int, *, rows: bool) -> range:
-    """Bring a result of the turn that is written to the buffer, as it is or as rows."""
+    """Read a result of the present turn from host memory, as it is stored or as rows."""
     layout = writer.layout
     lines = writer.allocate(layout.result_lines(task.stages, at))
     writer.read(result(layout, at), lines)
@@ -53,7 +53,8 @@ def bring(writer: Writer, task: Task, at: int, *, rows: bool) -> range:
 
 
 def copy_for(writer: Writer, task: Task, number: int, given: Exponent) -> None:
-    """Write the inputs of a Dense to host memory, unless they are there.
+    """Write a copy of a result as the inputs of a Dense for all turns, unless they are there
+    already.
 
     `given`: fraction bits of the inputs.
     """
@@ -74,7 +75,7 @@ def copy_for(writer: Writer, task: Task, number: int, given: Exponent) -> None:
 
 
 def leave_wide_ones(writer: Writer, task: Task, number: int, given: Exponent) -> None:
-    """Write to host memory the tile of ones for the bias of a Dense after an LSTM."""
+    """Write a tile of ones to host memory, for the bias of a Dense after an LSTM."""
     tile = writer.allocate(2 * writer.layout.size)
     turned_ones(writer, tile, given, wide=True, zero=not task.stages[number].use_bias)
     writer.write(writer.layout.wide_ones[number], tile)

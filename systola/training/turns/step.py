@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the programs of a batch that is taken in turns: forward, loss and back, layer by layer."""
+"""Writes the programs of a batch that is taken in turns: forward pass, loss and backward pass.
+
+All turns go through one layer before the next layer.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +40,12 @@ from systola.training.writer import Entry, Writer
 
 
 class Step:
-    """A writer of all of a program but its end."""
+    """A writer of a whole program except for its end, for a batch that is taken in turns."""
 
     def __init__(
         self, writer: Writer, task: Task, words: NDArray[np.intp] | None, *, train: bool
     ) -> None:
-        """Take the `words` of the whole batch, where there is an Embedding."""
+        """Prepare to write. `words`: the words of the whole batch, if there is an Embedding."""
         self._writer = writer
         self._task = task
         self._train = train
@@ -50,13 +53,16 @@ class Step:
         self._maps = TurnedMaps(writer, task, self._left, train=train)
         self._words = None if words is None else Words(writer, task, words)
         self.kept = Kept(writer) if branched(task.stages) else None
-        """Fraction bits of all results, where there are branches or more results than registers."""
+        """Store of the fraction bits of all results, for branches or more results than registers;
+        else None."""
         self._normalizing: dict[int, TurnedNormalizing] = {}
-        """Stages that normalise, by their numbers."""
+        """Writers of the stages that normalise, by number of the stage."""
         self._gradients = Gradients(writer, task, self.kept, self._maps)
 
     def forward(self) -> Outputs:
-        """Write the way forward up to the units that the last stage takes."""
+        """Write the forward pass up to the inputs of the last stage; return the writer of this
+        stage.
+        """
         writer, task, last = self._writer, self._task, len(self._task.stages) - 1
         self._left.inputs.append(Exponent(0, task.input_bits))
         if self.kept:
@@ -71,7 +77,7 @@ class Step:
         return Outputs(writer, task, self._left)
 
     def _made(self, number: int) -> None:
-        """Write the way forward of a stage that is not the last one."""
+        """Write the forward pass of a stage that is not the last one."""
         writer, task, left, train = self._writer, self._task, self._left, self._train
         stage = task.stages[number]
         if self.kept and stage.join and not stage.normalized:
@@ -94,9 +100,9 @@ class Step:
             Hidden(writer, task, left, train=train).write(number)
 
     def back(self, kept: set[int]) -> None:
-        """Write the way back, from the gradient of the last stage.
+        """Write the backward pass, from the gradient of the last stage.
 
-        `kept`: the transposed inputs of the last stage, see Turned.
+        `kept`: places of the transposed inputs of the last stage, see chunks.Turned.
         """
         last = len(self._task.stages) - 1
         for number in reversed(range(last + 1)):
@@ -116,7 +122,7 @@ class Step:
     def _stage_back(self, number: int, kept: set[int] | None) -> None:
         """Write the gradient of a stage's inputs, then the update of its masters.
 
-        That gradient needs the weights before their update. It changes the exponent in GRADIENT, so
+        The gradient needs the weights before their update. Writing it changes register GRADIENT, so
         the shift of the update is computed before.
         """
         writer, task, left, stage = (
@@ -151,18 +157,20 @@ class Step:
         LstmBack(self._writer, self._task, words, number).write()
 
     def _tell_nothing(self, number: int) -> None:
-        """Tell the host of a tensor that learns nothing."""
+        """Report a tensor that learns nothing to the host, with a gradient that changes nothing."""
         begin_telling(self._writer, self._task, number)
         tell(self._writer, self._task, number)
 
     def _begin(self, number: int) -> None:
-        """Bring the fraction bits of the inputs of a stage, where they are kept."""
+        """Put the fraction bits of a stage's inputs into register INPUTS, if they are kept in the
+        buffer.
+        """
         if self.kept:
             self.kept.bring(takes(self._task.stages, number)[0], INPUTS)
             self._left.inputs[:] = [Exponent(INPUTS, 0)] * (number + 1)
 
     def selected(self) -> NDArray[np.int8]:
-        """Return the lines that select the gradients of words, (lines, C)."""
+        """Return the lines that select the gradients of an Embedding's words, (lines, C)."""
         return (
             self._words.selected()
             if self._words
@@ -170,10 +178,10 @@ class Step:
         )
 
     def _below_maps(self, number: int) -> None:
-        """Write the gradient of the inputs of a stage with a Conv2D."""
+        """Write the gradient of the inputs of a Conv2D for all turns of the batch."""
         writer, gradients = self._writer, self._gradients
         (at,) = takes(self._task.stages, number)
-        # A register that is free serves as scratch. INPUTS is not free, as the bias needs it.
+        # A free register serves as scratch. Register INPUTS is not free, as the bias needs it.
         scratch = MADE if self.kept else self._left.inputs[number + 1].register
 
         def leave(below: range) -> None:
@@ -186,9 +194,10 @@ class Step:
         self._maps.below(number, scratch, gradients.scale(number), leave)
 
     def _below(self, number: int) -> None:
-        """Write the gradient of the inputs of a Dense, int8, [block][sample].
+        """Write the gradient of the inputs of a Dense for all turns, int8, [block][sample].
 
-        It is the gradient of the sums of the stage before where no other stage takes its units.
+        If no other stage takes these inputs, the gradient of the sums of the stage before is
+        written.
         """
         writer, task, left = self._writer, self._task, self._left
         layout, alone = writer.layout, self._gradients.alone(number)

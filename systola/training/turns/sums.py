@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps sums until their shift is known, which is after the sums of all turns have been measured.
 
-Sums of few inputs are multiplied again. Other sums s, below 2^29, are kept in host memory as two
-int16, h = s / 2^14, rounded, and l = s - 2^14 h. Activate makes h, the array then adds h times
--2^14 to s, and Activate makes l of the result. A Vector ADD makes s = 2^14 h + l again, with all 32
-bits.
+Products with few inputs are written again instead. Other sums s, below 2^29, are kept in host
+memory as two int16, h = s / 2^14, rounded, and l = s - 2^14 h. Activate makes h, the array then
+adds h times -2^14 to s, and Activate makes l of the result. A Vector ADD makes s = 2^14 h + l
+again, with all 32 bits.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from systola.training.writer import NARROWING, ONE, UNIT, WIDE, WIDENING, Entry,
 
 SPLIT_BITS = 14
 LINES = 4
-"""Number of lines of a row of sums: low and high bytes of h, then of l."""
+"""Number of lines for a row of sums: low and high bytes of h, then of l."""
 FEW_BLOCKS = 8
-"""Largest number of blocks of inputs of a product that takes no longer than to keep its sums."""
+"""Largest number of blocks of inputs for which writing a product again takes no longer than keeping
+its sums."""
 MOST_INPUTS = 1 << 29 - 14
-"""Number of inputs up to which sums of a product are always below 2^29."""
+"""Number of inputs of a product below which its sums are always below 2^29."""
 
 
 class Sums(Protocol):
@@ -32,7 +33,7 @@ class Sums(Protocol):
 
     @property
     def masked(self) -> bool:
-        """Whether sums of units that a mask drops are zero."""
+        """Whether the sums of units that a mask drops have been set to zero."""
         ...
 
     def to(
@@ -44,13 +45,13 @@ class Sums(Protocol):
         table: int = 0,
         exponent: int = 0,
     ) -> None:
-        """Write the sums as int8 to lines of the buffer."""
+        """Write the sums, requantised to int8 by `entry`, to lines of the buffer."""
         ...
 
 
 @dataclass(frozen=True)
 class Accumulated:
-    """A block of sums in accumulator rows."""
+    """A block of sums that are in accumulator rows."""
 
     writer: Writer
     row: int
@@ -66,14 +67,14 @@ class Accumulated:
         table: int = 0,
         exponent: int = 0,
     ) -> None:
-        """Write the sums as int8 to lines of the buffer."""
+        """Write the sums, requantised to int8 by `entry`, to lines of the buffer."""
         how = {"table": table, "exponent": exponent}
         self.writer.activate(self.row, line, self.rows, entry, function=function, **how)
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A block of sums that has come back to the buffer."""
+    """A block of sums that were kept in host memory and have come back to the buffer."""
 
     writer: Writer
     lines: range
@@ -88,7 +89,7 @@ class Kept:
         table: int = 0,
         exponent: int = 0,
     ) -> None:
-        """Write the sums as int8 to lines of the buffer."""
+        """Write the sums, requantised to int8 by `entry`, to lines of the buffer."""
         rows = len(self.lines) // LINES
         self.writer.vector(
             *(Operation.ADD, self.lines.start, self.lines.start + 2 * rows, line, rows),
@@ -101,10 +102,12 @@ class Kept:
 
 
 class Keeper:
-    """A keeper that takes sums of blocks to host memory and back, for one product at a time."""
+    """A keeper that writes the sums of a product to host memory and reads them again, block by
+    block.
+    """
 
     def __init__(self, writer: Writer, *, masked: bool) -> None:
-        """Allocate lines. `masked`: whether sums are multiplied with a mask of their block."""
+        """Allocate lines of the buffer. `masked`: whether sums are multiplied with a mask."""
         size = writer.layout.size
         self._masked = masked
         self._wide_mask = writer.allocate(2 * writer.layout.samples * masked)
@@ -124,9 +127,10 @@ class Keeper:
         return spilled(layout).sums + LINES * block * layout.samples * layout.pitch
 
     def keep(self, block: int, row: int, mask: range) -> None:
-        """Take the sums of a block from an accumulator row on to host memory.
+        """Write the sums of a block, from accumulator row `row` on, to host memory.
 
-        Afterwards the rows have lost the sums. `mask`: lines of int8, empty if there is no mask.
+        Afterwards the rows no longer have the sums. `mask`: int8 lines of a mask; empty if there is
+        none.
         """
         writer, lines = self._writer, self._room()
         rows = writer.layout.samples
@@ -135,7 +139,8 @@ class Keeper:
         writer.multiply(lines.start, self._minus.start, row, rows, 1, 1, **how)
         writer.activate(row, lines.start + 2 * rows, rows, ONE, wide=1)
         if mask:
-            # At this time the activation unit has less to do than when the sums come back.
+            # The mask is applied now, as the activation unit has more to do when the sums come
+            # back.
             writer.copy(mask.start, self._wide_mask.start, rows, ONE, WIDENING)
             for half in (lines.start, lines.start + 2 * rows):
                 at = half, self._wide_mask.start, half, rows, ONE, WIDE
@@ -143,15 +148,15 @@ class Keeper:
         writer.write(self._place(block), lines)
 
     def end(self) -> None:
-        """After the last sums, give back to the buffer the lines that only `keep` uses."""
+        """Give the lines that only `keep` uses back to the buffer, after the last sums."""
         self._writer.free(self._wide_mask, self._minus)
 
     def kept(self, block: int) -> Kept:
-        """Bring the sums of a block back to the buffer."""
+        """Read the sums of a block from host memory back into the buffer."""
         lines = self._room()
         self._writer.read(self._place(block), lines)
         return Kept(self._writer, lines, self._masked)
 
     def free(self) -> None:
-        """Give the remaining lines back to the buffer."""
+        """Give the remaining lines of the keeper back to the buffer."""
         self._writer.free(*self._rooms)

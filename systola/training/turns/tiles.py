@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings weights of one block after the other into the buffer, again for each turn."""
+"""Brings the weights of one block after the other into the buffer, again for each turn of a
+batch.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,15 @@ from systola.training.writer import Writer
 
 
 class Tiles:
-    """A reader of weights of blocks as the array takes them, two blocks in the buffer at one time.
+    """A reader of blocks of weights as the array takes them, with two blocks in the buffer at one
+    time.
 
-    Weights are made of the masters in the first turn. In other turns they come from host memory.
+    In the first turn int8 weights are made of the masters. In other turns they come from host
+    memory.
     """
 
     def __init__(self, writer: Writer, lines: int, make: Callable[[int, int], None]) -> None:
-        """Take the `lines` of a block, and `make`, which writes a block to a line of the buffer."""
+        """Prepare to read blocks of `lines` lines; `make` makes a block at a line of the buffer."""
         self._writer = writer
         self._make = make
         self._rooms = [writer.allocate(lines) for _ in range(2)]
@@ -24,7 +28,7 @@ class Tiles:
         self._made: set[int] = set()
 
     def read(self, block: int) -> int:
-        """Bring a block, and return its first line."""
+        """Bring a block of weights into the buffer, and return its first line."""
         self._turn ^= 1
         room, layout = self._rooms[self._turn], self._writer.layout
         place = layout.narrowed + block * len(room) * layout.pitch

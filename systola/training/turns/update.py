@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the update of a Dense by the samples of all turns: masters are read and written once."""
+"""Writes the update of a Dense by all turns (parts) of a batch; masters are read and
+written once.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,14 @@ from systola.training.writer import AnyEntry, Writer
 
 
 class Update:
-    """A writer of an update: some blocks of inputs times some blocks of units at a time."""
+    """A writer of the update of a Dense: some blocks of inputs times some blocks of units at a
+    time.
+    """
 
     def __init__(
         self, writer: Writer, task: Task, number: int, entry: AnyEntry, kept: set[int] | None
     ) -> None:
-        """Take the places `kept` of transposed inputs, see Turned."""
+        """Prepare an update. `kept`: places of transposed inputs, see chunks.Turned."""
         self._writer = writer
         self._task = task
         self._number = number
@@ -26,7 +30,7 @@ class Update:
         self._kept = kept
 
     def write(self) -> None:
-        """Add the products of inputs and gradient of all turns to the masters."""
+        """Add the products of inputs and gradient of all turns to the masters (int16 weights)."""
         writer, task, number = self._writer, self._task, self._number
         layout = writer.layout
         size, shape = layout.size, layout.shapes[number]
@@ -50,7 +54,8 @@ class Update:
                 for of_turn in each_turn(writer, task):
                     gradient, begins = gradients[of_turn.turn % 2], not of_turn.turn
                     self._product(chunk, units, turned, gradient, half * turn, first=begins)
-                    # The array is busy while sums are added to some of the masters before.
+                    # The array is busy with this product while the sums of the part before are
+                    # added to some masters.
                     ends = (n * len(before) // task.turns for n in (of_turn.turn, of_turn.turn + 1))
                     self._add(before[slice(*ends)])
                     if begins:
@@ -65,11 +70,11 @@ class Update:
         writer.free(*places[0], *places[1])
 
     def _pieces(self, rows: int, units: int) -> list[range]:
-        """Return the rows of masters that are updated after the product of a turn.
+        """Cut the rows of a part into the pieces that are updated after the product of each turn.
 
-        There are `rows` rows of each of some blocks of `units`. Transposed inputs of the next turn
-        must not wait long. Cores exchange all rows at once: each exchange waits for the array, and
-        each core has an instruction for its own rows that would be few.
+        There are `rows` rows of each of `units` blocks. The pieces are short, as transposed inputs
+        of the next turn must not wait long. In a pod there is one piece. Each exchange between
+        cores waits for the array, and each core would have few rows of a short piece.
         """
         if self._task.cores > 1:
             return [range(units * rows)]
@@ -87,7 +92,9 @@ class Update:
         *,
         first: bool,
     ) -> None:
-        """Multiply inputs and gradient of a turn, [unit block][input] from a row on."""
+        """Write the product of inputs and gradient of a turn, [unit block][input], from row `row`
+        on.
+        """
         writer, layout = self._writer, self._writer.layout
         samples = layout.samples
         vectors = turned.read(chunk)
