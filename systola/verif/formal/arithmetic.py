@@ -140,8 +140,7 @@ class LendingFactorsHarness(FactorsHarness):
 
 
 class RoundingHarness(_Requantiser):
-    """A proof harness for the requantiser's path from the product to the clamped and the free
-    result.
+    """A proof harness for the requantiser's path from the product to both of its results.
 
     The product lacks the bits that no rounding reads. (p + 2^(30 + r)) >> (31 + r) equals (p' +
     2^r) >> (r + 1) with p' = p >> 30. The high word of twice the product, rounded, is (p' + 1) >>

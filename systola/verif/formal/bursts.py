@@ -109,8 +109,7 @@ class BurstCutterHarness(Harness):
 
 
 class BurstPlannerHarness(Harness):
-    """A proof harness for the burst planner: a transfer becomes one run for each block and each
-    row.
+    """A proof harness for the burst planner: a transfer becomes a run for each block and row.
 
     It follows the runs on their way to the burst cutter.
     """

@@ -166,8 +166,7 @@ def assume_stays(m: Module, valid: Value, ready: Value, payload: ValueLike, name
 
 
 class Tracked:
-    """A freely chosen item that a proof follows through a unit that must keep the order of its
-    items.
+    """A freely chosen item that a proof follows through a unit that must keep items in order.
 
     `count` items are inside the unit. While `follows` is 1, the chosen item is inside after `ahead`
     other items, and `word` is the value that went in with it. `leaves` is 1 in the cycle in which

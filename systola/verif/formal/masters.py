@@ -30,8 +30,7 @@ WINDOW_BASE, WINDOW_BYTES = 0x10000, 0x2000
 
 
 class _HostWriter(Harness):
-    """A host writer for proofs, which gets one command after the other, each a matrix in the
-    window.
+    """A host writer for proofs; it gets one command after the other, each a matrix in the window.
 
     The memory acknowledges a burst at any time after its address and data. The buffer never makes
     the unit wait.

@@ -40,9 +40,7 @@ _FAILED = re.compile(r"Assert failed in \S+: (?:.*/)?(\w+\.py):(\d+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """A mistake that a person could make in hardware file `unit`.py: text `new` instead of
-    `old`.
-    """
+    """A mistake that a person could make in the hardware's `unit`.py: `new` instead of `old`."""
 
     unit: str
     old: str
@@ -103,9 +101,7 @@ def tool(name: str) -> str:
 
 
 def check(proof: Proof, folder: Path, fault: Fault | None = None) -> Verdict:
-    """Run a proof in `folder`, with one fault planted in the hardware or none; return its
-    verdict.
-    """
+    """Run a proof in `folder`, with a fault planted in the hardware or none; return a verdict."""
     started = time.monotonic()
     bounded = proof.bounded or fault is not None
     with planted(fault):

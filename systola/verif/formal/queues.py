@@ -19,16 +19,13 @@ WORD = data.StructLayout({"word": 4})
 
 
 def place_behind(first: Signal, steps: Value, depth: int) -> Value:
-    """Return the place `steps` after place `first` in a ring of `depth` places; at most one
-    turn.
-    """
+    """Return the place `steps` after `first` in a ring of `depth` places; at most one turn."""
     sum = first + steps
     return Mux(sum >= depth, sum - depth, sum)
 
 
 class CommandQueueHarness(Harness):
-    """A proof harness for the command queue, which follows the word and the mask of one
-    instruction.
+    """A proof harness for the command queue, which follows word and mask of one instruction.
 
     The mask loses the instructions that leave its list.
     """

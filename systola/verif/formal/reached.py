@@ -107,9 +107,7 @@ def _depth(proof: Proof) -> int:
 
 
 def _mark(fragment: Fragment, places: list[str]) -> None:
-    """Put a cover statement into each branch of a unit, and append the branch's place to
-    `places`.
-    """
+    """Put a cover statement into each branch of a unit, and append its place to `places`."""
     for domain, statements in fragment.statements.items():
         fragment.statements[domain] = type(statements)(
             each for old in statements for each in _marked(old, places)

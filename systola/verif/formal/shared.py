@@ -98,8 +98,7 @@ class _Broadcast(Harness):
 
 
 class BroadcastHarness(_Broadcast):
-    """A proof harness that shows that a core gets exactly the words of the bursts that it
-    requested.
+    """A proof harness that shows that a core gets just the words of the bursts it requested.
 
     It follows any request of a core and any burst.
     """
@@ -129,9 +128,7 @@ class BroadcastHarness(_Broadcast):
 
 
 class PatienceHarness(_Broadcast):
-    """A proof harness that bounds a core's wait for weights, with a memory that takes every
-    burst.
-    """
+    """A proof harness that bounds a core's wait for weights if the memory takes every burst."""
 
     SOON = 2 + _Broadcast.PATIENCE + 3 * _Broadcast.CORES
     """The largest number of cycles for which a core waits."""

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that run the quick proofs of `make formal`, and that each finds the faults planted for
-it.
-"""
+"""Tests that run the quick proofs of `make formal`, and that each finds its planted faults."""
 
 from pathlib import Path
 

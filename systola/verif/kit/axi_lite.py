@@ -12,8 +12,7 @@ from systola.verif.kit.signals import Driven, read, read_bit
 
 
 class AxiLiteMaster:
-    """A host that reads and writes registers, one at a time, through the ports `<prefix>_*` of
-    `dut`.
+    """A host that accesses registers, one at a time, through the ports `<prefix>_*` of `dut`.
 
     Either `run` or the bench calls `step` once in each cycle, after the rising edge.
     """

@@ -133,8 +133,7 @@ class TB:
         await self.write(Register.CONTROL, Control.RESUME)
 
     async def trace(self) -> tuple[tuple[int, int], ...]:
-        """Return the trace: a pair (cycle since START, tag) for each of the last tags, oldest
-        first.
+        """Return the trace: a pair (cycle since START, tag) for each recent tag, oldest first.
 
         There are TRACE_DEPTH pairs at most.
         """
@@ -190,8 +189,7 @@ class TB:
         limit: int = 200_000,
         on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
     ) -> RunResult:
-        """Run the program of `image` to its Halt, or to `fault`; return the state that the host
-        sees.
+        """Run the program of `image` to its Halt, or to `fault`; return the state the host sees.
 
         When the program waits for the host, `on_wait` is called with the content of the host
         window, which it may change. Then the host writes RESUME. The test fails if the program ends

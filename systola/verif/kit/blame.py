@@ -20,9 +20,7 @@ _LIMIT = 100_000
 
 @dataclass(frozen=True)
 class Writer:
-    """A record of the instruction that wrote a byte, by number, and of the byte's row and
-    column.
-    """
+    """A record of the instruction that wrote a byte, by number, and the byte's row and column."""
 
     number: int
     row: int
@@ -86,8 +84,7 @@ class _Watched(Machine):
     def _places(
         self, place: int, *, host: int, rows: int, stride: int, blocks: int, tail: int, buffer: int
     ) -> list[tuple[int, int, int]]:
-        """Return row, block and byte in the block of each element that a copy writes to byte
-        `place`.
+        """Return row, block and byte in it of each element that a copy writes to byte `place`.
 
         Of several rows of a block that overlap there, only the last row is returned.
         """

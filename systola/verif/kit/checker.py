@@ -16,9 +16,7 @@ _INCR = 1
 
 
 class StreamRules:
-    """A checker of the rule of streams: VALID stays high, and the payload unchanged, until
-    READY.
-    """
+    """A checker of the rule of streams: VALID and payload stay unchanged until READY."""
 
     def __init__(self, name: str):
         self._name = name

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operands of copy instructions for buffer lines that lie one after the other in host
-memory.
-"""
+"""The operands of copy instructions for lines that lie one after the other in host memory."""
 
 from __future__ import annotations
 

@@ -25,9 +25,7 @@ _DATA, _PARAMETERS = HOST_PAGE_BYTES, 9 * HOST_PAGE_BYTES
 
 
 def count_program(config: Config, seed: int, count: int) -> Image:
-    """Make a program in which every unit does `count` pieces of work, and results are copied
-    out.
-    """
+    """Make a program in which each unit does `count` pieces of work; results are copied out."""
     data = np.random.default_rng(seed)
     room = min(
         config.buffer_lines // 4,

@@ -194,9 +194,7 @@ class _Writer:
         return {}
 
     def _apart(self, lines: int) -> list[int]:
-        """Return three places for `lines` lines that do not overlap, often among the first
-        places.
-        """
+        """Return three places for `lines` lines, without overlap, often among the first places."""
         most = _LINES // lines
         places = self._rng.sample(range(self._rng.choice((most, min(most, 5)))), 3)
         return [self._line + lines * place for place in places]
@@ -223,9 +221,7 @@ class _Writer:
         )
 
     def _walk(self) -> None:
-        """Write a Pool or Depthwise with a window of one tap, which makes one line from each
-        line.
-        """
+        """Write a Pool or Depthwise with a window of one tap, which makes a line of each line."""
         rng = self._rng
         rows = self._size(_LINES // 3)
         buffer, taps, destination = self._apart(rows)

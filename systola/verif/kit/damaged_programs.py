@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long random programs in which one late instruction is damaged, when the machine is full of
+"""Long random programs in which a late instruction is damaged, while the machine is full of
 work.
 """
 

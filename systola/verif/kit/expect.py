@@ -10,8 +10,7 @@ LONGEST_NUMBER = 64
 
 
 def expect(what: str, value: Any, wanted: Any, about: object = "") -> None:
-    """Raise AssertionError unless `value` equals `wanted`; the message has the name and both
-    values.
+    """Raise AssertionError unless `value` equals `wanted`, with the name and both values.
 
     `about` describes the place further, such as the cycle or the instruction.
     """

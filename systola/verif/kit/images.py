@@ -82,9 +82,7 @@ def parameter_entry(
 
 
 def random_parameter_entry(rng: np.random.Generator, config: Config) -> NDArray[np.uint8]:
-    """Return a parameter entry with which the sums of random vectors have many different
-    results.
-    """
+    """Return a parameter entry with which sums of random vectors have many different results."""
     cols = config.cols
     return parameter_entry(
         config,

@@ -260,7 +260,7 @@ class _Writer:
             self.emit(Opcode.DEBUG_TAG, tag=self._rng.getrandbits(16))
 
     def _place(self, size: int, used: int) -> int:
-        """Return the first of `used` cells in a memory of `size` cells, often at one of its
+        """Return the first of `used` cells of a memory of `size` cells, often at one of its
         ends.
         """
         last = size - used

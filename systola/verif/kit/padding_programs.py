@@ -28,9 +28,7 @@ _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (3, 4, 5))
 
 
 def padding_program(config: Config, seed: str) -> Image:
-    """Make a program of windows that begin outside their map, for each instruction with a
-    window.
-    """
+    """Make a program of windows that begin outside their map, in each instruction with windows."""
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
     host = memory_with_entry(config, data, 8, _PARAMETERS)

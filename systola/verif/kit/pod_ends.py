@@ -93,9 +93,7 @@ ENDS: dict[str, End] = {
 
 
 def check_done(result: PodResult, outcomes: Sequence[Outcome], images: Sequence[Image]) -> None:
-    """Fail unless all cores reach Halt without a fault, with the memories of the golden
-    `images`.
-    """
+    """Fail unless all cores reach Halt without a fault, with memories as in the golden `images`."""
     for core, outcome, image in zip(result.cores, outcomes, images, strict=True):
         assert outcome.fault is None
         assert core.status == Status.DONE and core.fault_cause == Fault.NONE

@@ -13,9 +13,7 @@ from systola.arch.isa import LOOP_DEPTH, REGISTERS, Opcode
 
 _WORD = 1 << 32
 _MOST_ITERATIONS = 12
-"""The largest number of passes through one place of the program, in all loops around it
-together.
-"""
+"""The largest number of passes through a place of the program, in all loops around it together."""
 _MOST_EXECUTED = 3
 """The largest number of executed instructions, as a multiple of the requested length."""
 

@@ -537,9 +537,7 @@ ALONE = (
 
 
 def fault_program(config: Config, seed: str, fault: Fault) -> Image:
-    """Make a program of one instruction with a fault of ALONE, and the instructions that it
-    needs.
-    """
+    """Make a program of one instruction with a fault of ALONE, and the instructions it needs."""
     return program_alone(config, seed, lambda state: FaultWriter(state, 0).write_alone(fault))
 
 

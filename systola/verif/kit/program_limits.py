@@ -59,8 +59,7 @@ class LimitWriter(SingleInstructions):
         return [min(value, (1 << width) - 1) for value, width in zip(found, bits, strict=True)]
 
     def _beyond(self, limit: int, *bits: int, unit: int = 1) -> tuple[list[int], int]:
-        """Return factors of at most `bits` bits and a start, for a region that exceeds `limit`
-        cells.
+        """Return factors of at most `bits` bits and a start, for a region of over `limit` cells.
 
         The region's length is the product of the factors times `unit`. Either the region ends one
         place after the memory, or the product is a power of two beyond `limit`, which no addition

@@ -88,9 +88,7 @@ class ProgramState:
     queued: deque[int] = field(default_factory=deque[int])
     """The number of tiles not yet consumed of each Read_Weights, oldest first."""
     window: Window | None = None
-    """The present window; None if no window has been set, or if passes of a loop may differ in
-    it.
-    """
+    """The present window; None if none has been set, or if passes of a loop may differ in it."""
     window_fixed: bool = False
     """Whether the present loop uses the window that was set before it."""
     outside: list[Outside] = field(default_factory=list[Outside])
@@ -206,9 +204,7 @@ class ProgramState:
         )
 
     def supply(self, tiles: int) -> bool:
-        """Queue weight tiles until there are `tiles`; return False if the queue cannot take
-        them.
-        """
+        """Queue weight tiles until there are `tiles`; return False if the queue has no room."""
         missing = tiles - sum(self.queued)
         if missing > 0 and len(self.queued) == WEIGHT_READS_IN_FLIGHT:
             return False

@@ -23,9 +23,7 @@ _PARAMETERS, _OUTPUT = HOST_PAGE_BYTES, 16 * HOST_PAGE_BYTES
 
 
 def sums_program(config: Config, seed: str) -> Image:
-    """Make a program in which Activate rounds sums that are a bias alone, in all ways of
-    rounding.
-    """
+    """Make a program in which Activate rounds sums that are just a bias, in all ways."""
     rng = random.Random(f"{config.name} {seed}")
     size = PARAMETER_PLANES * config.output_pitch
     count = min(
@@ -194,8 +192,7 @@ def _operands(rng: random.Random, wide: int, count: int) -> tuple[list[int], dic
 
 
 def _far_operands(rng: random.Random, count: int) -> tuple[list[int], dict[str, int]]:
-    """Return int16 operands, and a scale with a second shift that cuts off nearly all of their
-    bits.
+    """Return int16 operands, and a scale with a second shift that cuts off nearly all their bits.
 
     Of the bits that are cut off, the first is set, and one other bit or none.
     """

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A comparison of a program's results with the expected results, which names a place that
-differs.
-"""
+"""A comparison of a program's results with the expected ones, which names a place that differs."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ class Matrix:
     columns: int
 
     def place(self, offset: int) -> str | None:
-        """Return the name of the matrix element at byte `offset` of memory; None if none is
-        there.
-        """
+        """Return the name of the matrix element at byte `offset` of memory, or None."""
         inside = offset - self.offset
         row, column = divmod(inside, self.stride) if self.stride else (0, inside)
         if 0 <= row < self.rows and column < self.columns:

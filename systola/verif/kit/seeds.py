@@ -14,9 +14,7 @@ SEEDS = 1 << 31
 """The bound of the seeds of test cases, which are smaller."""
 
 asked: set[str] = set()
-"""The test cases of this process that have asked for a seed, so their outcomes can depend on
-SEED.
-"""
+"""The test cases of this process that have asked for a seed: their outcome may depend on SEED."""
 
 
 def run_seed() -> int:
@@ -41,9 +39,7 @@ def case_seed() -> int:
 
 
 def random_seed() -> int:
-    """Return the seed of the present test case; in a simulator, mixed with the cocotb test's
-    name.
-    """
+    """Return the seed of this test case; in a simulator, mixed with the cocotb test's name."""
     # cocotb's initial seed is the seed of the case, to which it adds the name of the test.
     mixed = getattr(cocotb, "RANDOM_SEED", None)
     return case_seed() if mixed is None else mixed % SEEDS

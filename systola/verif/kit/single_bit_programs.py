@@ -35,8 +35,7 @@ def packing_program(config: Config, seed: str) -> Image:
 
 class _ProductWriter(LimitWriter):
     def _beyond(self, limit: int, *bits: int, unit: int = 1) -> tuple[list[int], int]:
-        """Return factors of at most `bits` bits and a start, for a region that exceeds `limit`
-        cells.
+        """Return factors of at most `bits` bits and a start, for a region of over `limit` cells.
 
         The length, the product times `unit`, is a power of two beyond `limit` plus a rest, if there
         are such factors. The rest alone, from the start on, ends inside the limit.

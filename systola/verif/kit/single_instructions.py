@@ -31,9 +31,7 @@ class SingleInstructions:
         self._writer.emit(opcode, **{**at, **operands})
 
     def _word(self, entry: Instruction, at: dict[str, int], reserved: int = 0) -> None:
-        """Write an instruction word with field values that the assembler's `encode` would
-        refuse.
-        """
+        """Write an instruction word with field values that `encode` would refuse."""
         word = int(entry.opcode) | reserved
         for field in entry.fields:
             word |= field.stored(at[field.name]) << entry.offset(field.name)

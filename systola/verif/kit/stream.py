@@ -105,9 +105,7 @@ class StreamSink:
         cocotb.start_soon(self._run())
 
     def empty(self) -> bool:
-        """Return whether no item is left in the sink, because `receive` has returned all of
-        them.
-        """
+        """Return whether the sink is empty, because `receive` has returned all items."""
         return not self._queue
 
     async def receive(self) -> int:

@@ -71,9 +71,7 @@ def null_device(path: Path) -> None:
 
 @contextmanager
 def protected_folder() -> Generator[Path]:
-    """Make a folder for a test and enter it; nobody can write to file `old` or in folder
-    `below`.
-    """
+    """Make a folder for a test and enter it; nobody can write to file `old` or in `below`."""
     with TemporaryDirectory() as name, chdir(name):
         folder = Path(name)
         folder.chmod(0o777)

@@ -34,9 +34,7 @@ _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (2, 6, 16))
 
 
 def window_program(config: Config, seed: str) -> Image:
-    """Make a program with two kinds of Convolve and a Pool, and copy their results to host
-    memory.
-    """
+    """Make a program with two kinds of Convolve and a Pool, and copy the results to host memory."""
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
     host = random_memory(data, _PAGES)

@@ -146,9 +146,7 @@ class Surroundings(Bench):
         self.turn = -1
         """Number of the last cycle within its step; -1 before the first cycle."""
         self.pending: list[tuple[int, int]] = []
-        """The lines that instructions are still to write, in order, each with its future
-        content.
-        """
+        """The lines that instructions are still to write, in order, with their future content."""
         self.written: list[int] = []
         """The cycles in which a line was written."""
         self.announced: list[tuple[int, int, int]] = []
@@ -326,8 +324,7 @@ class Surroundings(Bench):
         self.now += 1
 
     def _report(self) -> None:
-        """Check the unit's reports of the step that ended in the cycle before, and the step's
-        reads.
+        """Check the unit's reports of the step that ended in the last cycle, and the step's reads.
 
         The step read in one of its cycles.
         """

@@ -28,9 +28,7 @@ READERS = (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
 
 
 class Job(NamedTuple):
-    """An instruction of the activation unit, with the window and the scale that were set before
-    it.
-    """
+    """An activation-unit instruction, with the window and the scale that were set before it."""
 
     opcode: Opcode
     fields: Fields
@@ -110,9 +108,7 @@ class Job(NamedTuple):
         return self.fields["buffer" if self.opcode == Opcode.ACTIVATE else "destination"]
 
     def reads(self) -> set[int]:
-        """Return the buffer lines that the instruction reads, or might read, except for
-        `operands`.
-        """
+        """Return the buffer lines that the instruction reads or might read, but not `operands`."""
         f, found = self.fields, set[int]()
         if self.opcode in (Opcode.DEPTHWISE, Opcode.POOL):
             size = self.blocks * self.window["height"] * self.window["pitch"]
@@ -320,9 +316,7 @@ class Jobs:
         return self.of(self.random.choice(self.opcodes))
 
     def of(self, opcode: Opcode, **given: Any) -> Job:
-        """Return a random instruction with the given values of some operands, `window` or
-        `scale`.
-        """
+        """Return a random instruction with given values of some operands, `window` or `scale`."""
         random = self.random
         window = given.pop("window", None) or self.window(opcode)
         scale = given.pop("scale", None) or self.scale()

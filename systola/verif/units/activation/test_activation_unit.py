@@ -109,7 +109,7 @@ GATES_APART = {1: 31, 2: 31}
 Gate functions are SIGMOID, TANH and EXP. The keys are the number of cycles of a step.
 """
 GATES_TAKE_TURNS = {1: 3, 2: 2}
-"""The unit in which steps beyond GATES_APART come between vectors with gate functions.
+"""A number of steps: beyond GATES_APART, multiples of it lie between vectors with gate functions.
 
 The keys are the number of cycles of a step. The rule holds while an older vector is in the lanes.
 """
@@ -128,9 +128,7 @@ class Gates:
         self._issued, self._job = None, None
 
     def after(self, job, step, *, issues):
-        """Return the first step, from `step` on, in which an instruction may make or issue a
-        step.
-        """
+        """Return the first step, from `step` on, that an instruction may make or issue in."""
         if self._job is None:
             return step
         turns, lines = self._turns, self._job.opcode in READERS

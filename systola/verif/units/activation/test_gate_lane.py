@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of SIGMOID, TANH, EXP and reciprocals of int16 in the lanes, against the golden
-model.
-"""
+"""The test of SIGMOID, TANH, EXP and reciprocals of int16 in lanes, against the golden model."""
 
 import itertools
 from collections import deque
@@ -44,9 +42,9 @@ SPACING = {1: 31, 2: 31}
 The keys are the number of cycles of a step.
 """
 PLACES = {1: 3, 2: 2}
-"""The unit in which steps beyond SPACING come between two starts, while an older vector is inside.
+"""A number of steps: beyond SPACING, multiples of it lie between two starts.
 
-The keys are the number of cycles of a step.
+The keys are the number of cycles of a step. The rule holds while an older vector is in the lanes.
 """
 ALONE = {1: 88, 2: 62}
 """The number of steps from a start after which the vector is in the way of no other vector.

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the generators of random bytes, which instruction Random uses, on the golden
-model.
-"""
+"""The test of the generators of random bytes of instruction Random, against the golden model."""
 
 import cocotb
 import pytest

@@ -100,9 +100,7 @@ class Numbers:
         return [(self.element(self.byte()), None, None)]
 
     def depthwise(self):
-        """Return a Depthwise window: its taps, also outside the map, with their sums of
-        products.
-        """
+        """Return a Depthwise window: its taps, also outside the map, with the sums of products."""
         random, total, found = self.random, 0, []
         count = random.choice((1, 4, 9))
         for number in range(count):
@@ -217,9 +215,7 @@ class Numbers:
         ]
 
     def plain(self):
-        """Return a random instruction that sums products, or an addend, or a cycle without
-        input.
-        """
+        """Return a random instruction that sums products, an addend, or a cycle without input."""
         operations = ["copy", "multiply", *["divide"] * self.config.training]
         kinds = [self.idle, self.pool, lambda: self.vector(operations)]
         kinds += [self.depthwise] * self.config.depthwise + [self.addend] * self.config.wide

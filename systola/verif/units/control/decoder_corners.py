@@ -45,9 +45,7 @@ def corners(writer: Writer) -> Iterator[tuple[Opcode, Fields]]:
 
 
 def _functions(writer: Writer) -> Iterator[tuple[Opcode, Fields]]:
-    """Yield Activate and Vector with each function, and with tables at the limit of the
-    function.
-    """
+    """Yield Activate and Vector with each function, and with tables at the function's limit."""
     for opcode, operations in (
         (Opcode.ACTIVATE, (Operation.COPY,)),
         (Opcode.VECTOR, (Operation.ADD, Operation.MULTIPLY)),

@@ -65,9 +65,7 @@ EXTREMES: list[tuple[Fields, Opcode, Fields]] = [
         )
     ),
 ]
-"""For each case: changes to window ONE, the opcode of the instruction that uses it, and its
-fields.
-"""
+"""For each case: changes to window ONE, the opcode of an instruction after it, and its fields."""
 
 
 def packed_limits(rows: int) -> Iterator[tuple[Fields, Opcode, Fields]]:

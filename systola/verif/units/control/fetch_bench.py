@@ -182,9 +182,7 @@ class FetchBench(Bench):
         return due
 
     def _check_instruction(self, take: bool) -> data.Const | None:
-        """Check the instruction that the unit offers, and return it if it is taken in this
-        cycle.
-        """
+        """Check the instruction on offer from the unit; return it if it is taken in this cycle."""
         valid = self.get("instruction__valid")
         assert valid == self._valid, "four cycles after its last beat"
         instruction = self.get("instruction__payload") if valid else None

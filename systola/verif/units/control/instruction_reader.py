@@ -83,9 +83,7 @@ class Reader(Checks):
         self._tiles = np.broadcast_to(self._tiles.dtype.type(0), (tiles, *self._tiles.shape[1:]))
 
     def execute(self, bits: int) -> None:
-        """Store the fields of a Set_Config_Window or Set_Config_Scale; ignore other
-        instructions.
-        """
+        """Store the fields of a Set_Config_Window or Set_Config_Scale; ignore others."""
         if bits & 0xFF == Opcode.SET_CONFIG_WINDOW:
             self.window = operands_of(bits)
             self._window = Window(**self.window)

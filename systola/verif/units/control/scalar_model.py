@@ -29,9 +29,7 @@ class Interpreter:
         self.loops: list[list[int]] = []
 
     def shown(self, word: int) -> tuple[int, bool]:
-        """Return the word with index registers added to its operands, and whether check LOOP
-        fails.
-        """
+        """Return the word with index registers added to operands, and whether check LOOP fails."""
         entry = KNOWN.get(word & 0xFF)
         for field in entry.fields if entry else ():
             if field.indexes:

@@ -160,9 +160,7 @@ class Model(Bench):
         self.depth = DEPTHS[chosen_variant()]
         self.lists = {name: Entries(self.depth) for name in ADVANCING}
         self.oldest = dict.fromkeys((*WAITS, "weights"))
-        """The head of each queue: an instruction, and for each mask the numbers that it waits
-        for.
-        """
+        """The head of each queue: an instruction, and the numbers it waits for in each mask."""
         self.queues = {name: [] for name in self.oldest}
         """The instructions of each queue that wait after the head."""
         self.tags = []
@@ -179,9 +177,7 @@ class Model(Bench):
         scan.
         """
         self.places = dict.fromkeys(SCANS)
-        """The number of the next entry in the first of these lists, by scan; None for the
-        oldest.
-        """
+        """The number of the next entry in the first of these lists, by scan; None for oldest."""
         self.found = {}
 
     def fits(self, new: Instruction) -> bool:
@@ -217,9 +213,7 @@ class Model(Bench):
         return number, ends, entries[number - entries.left] if there else None
 
     def decoded(self, new: Instruction) -> dict[str, Any]:
-        """Return the value of port `decoded` for an instruction; regions that it lacks are
-        empty.
-        """
+        """Return the value of port `decoded` for an instruction; regions it lacks are empty."""
         value: dict[str, Any] = named(new["opcode"])
         value |= {"pc": new["pc"], "code": new["pc"] & 0xFFFF}
         value["units"] = new.get("units", (1 << len(COMPLETES)) - 1)
@@ -229,9 +223,7 @@ class Model(Bench):
         return value
 
     async def issue(self, new: Instruction) -> None:
-        """Run as many cycles as it takes to issue an instruction, and fail if there are too
-        many.
-        """
+        """Run as many cycles as it takes to issue an instruction; fail if there are too many."""
         for _ in range(3 * self.depth + 3):
             if await self.step(new):
                 return
@@ -317,8 +309,7 @@ class Model(Bench):
                 self.lists["loading"].advance(advances[name])
 
     def compare(self, new: Instruction) -> dict[str, list[Entry]]:
-        """Let each scan compare its next entry; return the entries found so far that `new` waits
-        for.
+        """Let each scan compare its next entry; return all entries found that `new` waits for.
 
         Entries that have left are included.
         """

@@ -269,9 +269,7 @@ class Shown:
         return {**lasting, **{word: f"activate.{path}" for word, path in command.items()}}
 
     def regions(self, opcode: Opcode) -> dict[str, tuple[int, int]]:
-        """Return base and end of each region of an instruction, by the name of the region's
-        cells.
-        """
+        """Return base and end of each region of an instruction, by the name of its cells."""
         found = {
             cell: (self.value(f"{name}.base"), self.value(f"{name}.end"))
             for cell, name in _regions(opcode, training=self._config.training).items()
@@ -287,9 +285,7 @@ class Shown:
 
 
 def _moves(unit: str, *, packed: bool) -> tuple[Part, ...]:
-    """Return the fields of Set_Config_Window that give the steps of a walk, as parts of one
-    word.
-    """
+    """Return the fields of Set_Config_Window for the steps of a walk, as parts of one word."""
     steps = (("oy.y", "stride_y"), ("ox.x", "stride_x"), ("ky.y", "dilation_y"))
     steps += (("kx.x", "dilation_x"),)
     fields = BY_OPCODE[Opcode.SET_CONFIG_WINDOW]

@@ -125,9 +125,7 @@ class Model:
         self.waiting.append((number, bits, expected))
 
     def check(self, command):
-        """Compare the oldest command with its expected words; return the number of its
-        instruction.
-        """
+        """Compare the oldest command with its expected words; return its instruction's number."""
         number, bits, expected = self.waiting.popleft()
         every = {**self.words.own, **self.words.window, **self.words.scale}
         for name, value in expected.items():
@@ -140,9 +138,7 @@ class Model:
 
 
 class Old:
-    """A driver of the decoder, which takes the same instructions and shows all of their
-    commands.
-    """
+    """A driver of the decoder, which takes the same instructions and shows all commands."""
 
     def __init__(self, bench, sources, random, instructions):
         self._bench = bench

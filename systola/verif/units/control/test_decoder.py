@@ -134,9 +134,7 @@ def verdict(text, instruction):
 
 
 def check(text, instruction, raw):
-    """Check that `raw` is the decoder's right output for an instruction; return the fault's
-    cause.
-    """
+    """Check that `raw` is the decoder's right output for an instruction; return the cause."""
     d = from_bits(DECODED[chosen_variant()], raw)
     bits = instruction["word"]
     what = f"instruction 0x{bits:032x}, window {text.window}"
@@ -201,8 +199,7 @@ async def decode(dut, instructions, source_pauses, sink_pauses):
 
 
 def cycles_of(instructions):
-    """Return the cycles in which instructions enter and leave the decoder if nothing makes them
-    wait.
+    """Return the cycles in which instructions enter and leave the decoder if they never wait.
 
     They follow from the number of steps of each opcode.
     """
@@ -272,9 +269,7 @@ async def no_window(dut):
 
 @cocotb.test
 async def every_fault(dut):
-    """Check that each check of each instruction fails and passes, at its limit and one beyond
-    it.
-    """
+    """Check that each check of each instruction passes at its limit and fails one beyond it."""
     random = rng("decoder faults", chosen_variant())
     text = reader()
     writer = Writer(random, text)

@@ -110,9 +110,7 @@ async def latency(dut):
 
 @cocotb.test
 async def urgency(dut):
-    """Check that requests are urgent only if no instruction is left, under way, or in the
-    decoder.
-    """
+    """Check that requests are urgent only if no instruction is left, coming, or in the decoder."""
     bench = Memory(dut, "urgency", latency=10, ask=0.0)
     await bench.start()
     bench.set(enable=1)

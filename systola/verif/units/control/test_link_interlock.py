@@ -99,9 +99,7 @@ class Rig(wiring.Component):
 
 @dataclass
 class Entry:
-    """An instruction under way: its region that is not done yet, and its number in order of
-    issue.
-    """
+    """An instruction under way: its region that is not done yet, and its number of issue."""
 
     sums: int
     base: int
@@ -160,9 +158,7 @@ class Model:
 @cocotb.test
 @cocotb.parametrize(pace=[0.1, 0.5, 1.0])
 async def rows_wait_for_older_ones(dut, pace):
-    """Check that no row passes before older instructions have left it, and all rows pass in
-    order.
-    """
+    """Check that no row passes before older instructions have left it; all pass in order."""
     random = rng("link_interlock", pace)
     depth = DEPTHS[chosen_variant()]
     bench = Bench(dut, Rig(depth=depth))
@@ -237,9 +233,7 @@ def in_the_way(model, uses, flags):
 
 @cocotb.test
 async def the_gate_lets_go(dut):
-    """Check that the gate opens only when no link instruction is in the way, and soon after
-    that.
-    """
+    """Check that the gate opens only when no link instruction is in the way, and soon then."""
     random = rng("link_gate")
     depth = DEPTHS[chosen_variant()]
     bench = Bench(dut, Rig(depth=depth))

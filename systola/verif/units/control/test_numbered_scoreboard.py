@@ -140,9 +140,7 @@ class Instruction:
 
 
 class Entries:
-    """A list of instructions, oldest first; `left` is the number of instructions that have left
-    it.
-    """
+    """A list of instructions, oldest first; `left` is the number of those that have left it."""
 
     def __init__(self):
         self.found = deque()
@@ -297,9 +295,7 @@ class Units:
             expect("ready", bench.get("ready"), bench.get("has_room") and not holds)
 
     def _compare_masks(self, queue):
-        """Compare the masks of the oldest command in a queue with the numbers of the same
-        command.
-        """
+        """Compare the masks of the oldest command in a queue with the numbers for it."""
         oldest = self.queues[queue][0]
         shown = self.bench.get(f"old_{queue}_masks")
         for mask in self.masks[queue]:
@@ -323,9 +319,7 @@ class Units:
 
 
 async def run(dut, name, choose, phases, count=None, runs=False):
-    """Run a random program on both scoreboards; `phases` changes in each cycle how the units
-    move.
-    """
+    """Run a random program on both scoreboards; `phases` sets in each cycle how units move."""
     count = count or COUNT[chosen_variant()]
     bench = Bench(dut, BothScoreboards(config=config()))
     await bench.start()

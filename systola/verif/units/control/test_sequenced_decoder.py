@@ -89,8 +89,7 @@ class Registers:
         self._known = {entry.opcode: entry for entry in instructions_of(links=links)}
 
     def taken(self, bits, error):
-        """Return a word from which the registers make the operands of `bits`, and its operands'
-        sums.
+        """Return a word from which the registers make the operands of `bits`, and their sums.
 
         A Set_Register is carried out.
         """

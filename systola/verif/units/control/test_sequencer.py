@@ -119,9 +119,7 @@ class Program(Bench):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_programs(dut, rate):
-    """Check random instructions; instructions that are not issued are withdrawn after some
-    cycles.
-    """
+    """Check random instructions; those that are not issued are withdrawn after some cycles."""
     bench = Program(dut)
     await bench.start()
     random = rng("sequencer", rate)

@@ -157,9 +157,7 @@ class Run:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.mnemonic)
 def test_regions(entry):
-    """Check that the rows of an instruction compute the regions that the instruction set
-    describes.
-    """
+    """Check that an instruction's rows compute the regions that the instruction set describes."""
     text = Reader(CONFIG, limit=1 << 16, tiles=100)
     text.execute(word(Opcode.SET_CONFIG_WINDOW, WINDOW))
     writer = Writer(rng("step regions", entry.mnemonic), text)
@@ -187,9 +185,7 @@ def test_regions(entry):
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.mnemonic)
 def test_checks(entry):
-    """Check that each check of an instruction has a row, and rows stand in the order of
-    precedence.
-    """
+    """Check that each check of an instruction has a row, in the order of precedence."""
     # This machine has all hardware, so it needs no check for UNAVAILABLE.
     absent = {*LATE, Fault.UNAVAILABLE}
     expected = [cause for cause in entry.checks if cause not in absent]
@@ -244,9 +240,7 @@ def test_extents():
 
 
 def test_distances():
-    """Check that no row reads a cell before the cell's last result is written, by any row
-    before.
-    """
+    """Check that no row reads a cell before the last result of an earlier row is in it."""
     for opcode in ROM.lengths:
         rows = ROM.program(opcode)
         for place, row in enumerate(rows):

@@ -319,9 +319,7 @@ async def answers_wait(dut):
 
 @cocotb.test
 async def back_to_back(dut):
-    """Check that the registers take a read in every fourth cycle while the host takes the
-    answers.
-    """
+    """Check that a read is taken in every fourth cycle while the host takes the answers."""
     bench = Registers(dut)
     await bench.start()
     bench.set(bus__rready=1, bus__arvalid=1)

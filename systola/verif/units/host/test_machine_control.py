@@ -37,9 +37,7 @@ class Control(Bench):
         self.following = set()
 
     async def step(self, state, *pulses, status=None, **inputs):
-        """Run one cycle, and check that the unit is in `state`, and that the cycle causes
-        `pulses`.
-        """
+        """Run one cycle, and check that the unit is in `state`, and the cycle causes `pulses`."""
         names = ("start", "soft_reset", "halted", "rejected", "error", "expired", "waiting")
         names = (*names, "idle", "quiet", "corrupt")
         await self.cycle(**{name: inputs.get(name, 0) for name in names})
@@ -124,8 +122,7 @@ async def rejection(dut):
 
 @cocotb.test
 async def bus_errors(dut):
-    """Check that a bus error stops the machine at once, and replaces the report of a fault at
-    issue.
+    """Check that a bus error stops the machine at once, and replaces a report of a fault at issue.
 
     Later bus errors change nothing.
     """

@@ -48,9 +48,7 @@ class Ring(wiring.Component):
 
 
 async def barriers(dut, name, arrives, latency, count):
-    """Run `count` barriers; return the cycle of each barrier's last arrival, and of all its
-    passes.
-    """
+    """Run `count` barriers; return the cycle of each one's last arrival, and of all passes."""
     cores = int(chosen_variant())
     random = rng("pod_barrier", name)
     bench = Bench(dut, Ring(cores=cores))

@@ -65,9 +65,7 @@ class Vector:
     ends: bool
     """Whether the vector is the last of a row of windows."""
     optional: bool = False
-    """Whether `line` lies after the map's row, so that it need not be read; packed channels
-    only.
-    """
+    """Whether `line` lies after the map's row and need not be read; packed channels only."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,8 +52,7 @@ def unit(variant: str | None = None) -> MatrixUnit:
 
 @dataclass(frozen=True)
 class Issue:
-    """The issue of a vector: its lines, its accumulator row, and whether it is the first for its
-    tile.
+    """The issue of a vector: its lines, its accumulator row, whether it is the first for its tile.
 
     `line` is read for the vector, `missing` must be read before; each may be None.
     """

@@ -63,9 +63,7 @@ async def random_waits(dut, kind):
 
 
 def at_full_rate(bench, kind):
-    """Make two commands in which a tile is used by as many vectors as the next tile takes to
-    load.
-    """
+    """Make two commands with as many vectors for each tile as the next tile takes to load."""
     period = max(bench.config.rows, bench.config.stages + 1)
     shape = {"rows": period, "k_tiles": 3, "n_tiles": 2}
     if "wide" in kind:

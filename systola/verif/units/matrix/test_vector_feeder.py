@@ -193,9 +193,7 @@ class Feeder(Bench):
     (("packed", "go", "hold"), [(p, *r) for p in (0, 1) for r in ((1.0, 0), (0.6, 0), (0.7, 0.4))])
 )
 async def windows(dut, packed, go, hold):
-    """Check vectors of random windows; commands follow one another at once, or after some
-    cycles.
-    """
+    """Check vectors of random windows; commands follow one another at once or some cycles later."""
     bench = Feeder(dut, f"windows {packed} {go} {hold}")
     await bench.start()
     expected = 0

@@ -90,9 +90,7 @@ async def full_rate(dut):
 @cocotb.test
 @cocotb.parametrize(rate=[0.9, 0.5, 0.1])
 async def random_use(dut, rate):
-    """Check rows that arrive at random, and tiles that are swapped in at once or some time
-    later.
-    """
+    """Check rows that arrive at random, and tiles that are swapped in at once or later."""
     bench = Model(dut)
     await bench.start()
     random = rng("weight_loader", chosen_variant(), rate)

@@ -105,7 +105,7 @@ def sums(random):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_use(dut, rate):
-    """Check updates and reads of few rows, so that updates of one row often follow one another."""
+    """Check the sums for updates and reads of few rows, which often follow one another."""
     bench = Model(dut)
     await bench.start()
     random = rng("accumulators", rate)

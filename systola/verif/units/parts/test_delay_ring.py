@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the delay ring, a delay in a small memory: values come out exactly after the
-delay.
-"""
+"""The test of the delay ring, a delay in a small memory: values come out after just the delay."""
 
 import cocotb
 import pytest

@@ -20,8 +20,7 @@ CYCLES = 3000
 
 
 class Watched(wiring.Component):
-    """A unit for tests that has a list of instructions under way, a mask, and a comparison of
-    regions.
+    """A unit for tests with a list of instructions under way, a mask, a comparison of regions.
 
     `holds`: the mask holds `address` back. `still`: it is pending after the cycle.
     """

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the interlock against Python lists: items leave in order, in time, and never
-early.
-"""
+"""The test of the interlock against Python lists: items leave in order, in time, never early."""
 
 from collections import deque
 
@@ -80,9 +78,7 @@ class Model(Bench):
         )
 
     def needed(self, item):
-        """Return whether an entry for which the item waits still needs one of the item's
-        addresses.
-        """
+        """Return whether an entry that the item waits for still needs one of its addresses."""
         return any(
             used and entry.number in item["awaits"] and (address is None or entry.needs(address))
             for name, address, used in self.checks(item)
@@ -155,7 +151,7 @@ class Model(Bench):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.6], lively=[0.05, 0.3])
 async def random_use(dut, rate, lively):
-    """Check items with any masks, while lists advance and retire, and the items' taker stalls."""
+    """Check the interlock on items with any masks, while lists move and the output stalls."""
     bench = Model(dut, f"{rate} {lively}")
     await bench.start()
     random = bench.random

@@ -115,9 +115,7 @@ def check(bench, layout, place, ends):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_walks(dut, rate):
-    """Check walks in a row, with one cycle between them; port `walk` is noise while it is not
-    valid.
-    """
+    """Check the walker on walks one after the other; port `walk` is noise while not valid."""
     layout = WALKS[chosen_variant()]
     bench = Bench(dut, unit())
     await bench.start()

@@ -252,9 +252,7 @@ class Cores(Bench):
 @cocotb.test
 @cocotb.parametrize(pace=[1.0, 0.5, 0.1])
 async def everybody_at_once(dut, pace):
-    """Check reads and writes of all ports at once, at any pace; each core writes bytes of its
-    own.
-    """
+    """Check reads and writes of all ports at once, at any pace; each core writes its own bytes."""
     bench = Cores(dut, f"all {pace}", pace)
     await bench.start()
     random = bench.random
@@ -280,9 +278,7 @@ async def everybody_at_once(dut, pace):
 
 @cocotb.test
 async def writes_may_fail(dut):
-    """Check that each core gets the answers of its own write bursts, in order, some with an
-    error.
-    """
+    """Check that each core gets the answers of its write bursts in order, some with an error."""
     bench = Cores(dut, "errors", 0.7)
     await bench.start()
     for core in range(CORES):

@@ -138,9 +138,7 @@ async def pages(dut):
 
 @cocotb.test
 async def all_done(dut):
-    """Check that the pod is DONE after the last core has ended, and again with the next
-    programs.
-    """
+    """Check that the pod is DONE after the last core has ended, and so with the next programs."""
     pod = Pod(dut)
     await pod.begin()
     for _ in range(2):
@@ -193,9 +191,7 @@ async def a_fault_stops_all(dut, cause):
 @cocotb.test
 @cocotb.parametrize(after=[*range(SETTLE + 3), 40])
 async def soft_reset(dut, after):
-    """Check a soft reset before, during and after the start of the cores: no core starts after
-    it.
-    """
+    """Check a soft reset before, during and after the cores' start: no core starts after it."""
     pod = Pod(dut)
     await pod.begin()
     await pod.host.write(PodRegister.CONTROL, Control.START)
@@ -211,9 +207,7 @@ async def soft_reset(dut, after):
 
 @cocotb.test
 async def the_interrupt_of_a_core(dut):
-    """Check that the interrupt of a core shows while it is high, and interrupts if it is
-    enabled.
-    """
+    """Check that a core's interrupt shows while it is high, and interrupts if it is enabled."""
     pod = Pod(dut)
     await pod.begin()
     pod.set(cores_irq=1)

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the bursts of transfers, against a generator in plain Python, and the rules of
-AXI.
-"""
+"""The test of the bursts of transfers, against a Python generator, and the rules of AXI."""
 
 import cocotb
 import pytest
@@ -57,9 +55,7 @@ def random_transfers(name):
 
 
 class Planner(Bench):
-    """A bench of the burst planner with a queue of transfers; it records bursts and their
-    cycles.
-    """
+    """A bench of the burst planner with a queue of transfers; it records bursts and cycles."""
 
     def __init__(self, dut, transfers):
         super().__init__(dut, unit())
@@ -70,9 +66,7 @@ class Planner(Bench):
         self._rules = StreamRules("burst")
 
     async def step(self, valid, take):
-        """Run one cycle; with `valid` the next transfer is offered, with `take` a burst is
-        taken.
-        """
+        """Run one cycle; `valid` offers the next transfer, `take` takes a burst."""
         valid = bool(valid and self.transfers)
         if valid:
             self.set(transfer__payload=self.transfers[0])

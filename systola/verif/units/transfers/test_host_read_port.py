@@ -118,9 +118,7 @@ async def forever(bench):
     (("latency", "stall", "probability"), [(0, 0.0, 0.0), (20, 0.0, 0.0), (3, 0.3, 0.4)])
 )
 async def random_requests(dut, latency, stall, probability):
-    """Check that each requester gets its beats in order, with any activity of the other
-    requester.
-    """
+    """Check that each requester gets its beats in order, with any activity of the other one."""
     bench = Port(dut, latency=latency, stall=stall, probability=probability, name=f"{latency}")
     await bench.begin()
     cocotb.start_soon(forever(bench))

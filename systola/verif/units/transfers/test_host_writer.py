@@ -104,7 +104,7 @@ class Writer(Bench):
         return inputs
 
     def is_blocked(self, line):
-        """Return whether an older instruction still has to write a line, or does so in this
+        """Return whether an older instruction has yet to write a line, or writes it in this
         cycle.
         """
         return any(
@@ -114,9 +114,7 @@ class Writer(Bench):
         )
 
     async def step(self, **inputs):
-        """Run one cycle of buffer and memory, and check the unit's reads; some reads are
-        refused.
-        """
+        """Run one cycle of buffer and memory, and check the unit's reads; some are refused."""
         ready = self.random.random() >= self.refuse
         inputs |= {"buffer__ready": ready, "base": BASE} | self.older()
         await self.cycle(**inputs, buffer__data=self.data.popleft())
