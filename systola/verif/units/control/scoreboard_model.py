@@ -177,7 +177,7 @@ class Model(Bench):
         scan.
         """
         self.places = dict.fromkeys(SCANS)
-        """The number of the next entry in the first of these lists, by scan; None for oldest."""
+        """By scan, the number of the next entry of the list being compared; None for the oldest."""
         self.found = {}
 
     def fits(self, new: Instruction) -> bool:

@@ -138,7 +138,7 @@ async def pages(dut):
 
 @cocotb.test
 async def all_done(dut):
-    """Check that the pod is DONE after the last core has ended, and so with the next programs."""
+    """Check that the pod is DONE after the last core has ended, also for a second program."""
     pod = Pod(dut)
     await pod.begin()
     for _ in range(2):
