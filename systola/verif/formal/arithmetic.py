@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs that sums compare without carries, and that the requantiser equals its formula.
+"""Proofs of arithmetic: a sum is compared without its carries, and the requantiser's formula.
 
-The requantiser is proven for all sums and parameters. No solver finds that a sum of products of
-halves is the product, which is school arithmetic:
+The requantiser is proven equal to its formula for all sums and parameters. It multiplies by four
+products of halves. No solver finds that their sum is the whole product, which is school arithmetic:
 
-    (a 2^16 + b) (c 2^16 + d) = a c 2^32 + (a d + b c) 2^16 + b d
+(a 2^16 + b) (c 2^16 + d) = a c 2^32 + (a d + b c) 2^16 + b d
 
-So the multipliers are cut out, and their products are any numbers. One proof shows that the
-multipliers get the halves of the right factors, and that the sum of their products reaches the
+So the multipliers are cut out of the unit, and their products are any numbers. One proof shows that
+the multipliers get the halves of the right factors, and that the sum of their products reaches the
 rounding. The other proof starts at that sum.
 """
 
@@ -26,9 +26,12 @@ from systola.verif.formal.proof import Fault, Proof
 
 TOP, BOTTOM = (1 << 31) - 1, -(1 << 31)
 MULTIPLIED = Requantiser.MULTIPLIER_STAGE + LATENCY
-"""Cycles from the value to the outer products. The mixed products come a cycle earlier."""
+"""Cycles from the requantiser's input to its outer products, high by high and low by low.
+
+The mixed products come a cycle earlier.
+"""
 ADDED = Requantiser.ROUNDING_STAGE - MULTIPLIED
-"""Cycles from the outer products to the sum of all products."""
+"""Cycles from the requantiser's outer products to the sum of all its products."""
 
 
 def clipped(value: Value, low: Value, high: Value) -> Value:
@@ -36,14 +39,14 @@ def clipped(value: Value, low: Value, high: Value) -> Value:
 
 
 def ago(m: Module, value: Value, cycles: int, name: str) -> Value:
-    """Return `value` as it was `cycles` cycles before the present one."""
+    """Return the value that a signal had `cycles` cycles before the present one."""
     for cycle in range(cycles):
         value = before(m, value, f"{name}_{cycle}")
     return value
 
 
 class SumsToHarness(Harness):
-    """A harness with all sums of two numbers, one of them short, and a carry."""
+    """A proof harness for `sums_to`, with all pairs of a long and a short number, and a carry."""
 
     def claims(self, m: Module) -> None:
         total, a, b = (anything(m, bits, name) for name, bits in (("k", 6), ("a", 6), ("b", 4)))
@@ -52,7 +55,10 @@ class SumsToHarness(Harness):
 
 
 class _Requantiser(Harness):
-    """A harness with free inputs, and multipliers that give free products, or 0 if in WITHOUT."""
+    """A requantiser with free inputs, in which the multipliers are replaced by free products.
+
+    The multipliers with the numbers in WITHOUT give 0 instead.
+    """
 
     BITS = 8
     LENDS = False
@@ -78,7 +84,10 @@ class _Requantiser(Harness):
 
 
 class FactorsHarness(_Requantiser):
-    """A harness from the sum to the multipliers, and from their products to the rounding."""
+    """A proof harness for the requantiser's paths to and from its multipliers.
+
+    One path leads from the sum to the multipliers, the other from their products to the rounding.
+    """
 
     def claims(self, m: Module) -> None:
         dut, unit, multipliers = self.unit(m)
@@ -121,14 +130,17 @@ class FactorsHarness(_Requantiser):
 
 
 class LendingFactorsHarness(FactorsHarness):
-    """A harness for 16 bits. Between its uses, one multiplier is lent to other products."""
+    """A proof harness for the multipliers of an int16 requantiser.
+
+    One of its multipliers is lent to other products while it is not in use.
+    """
 
     BITS = 16
     LENDS = True
 
 
 class RoundingHarness(_Requantiser):
-    """A harness from the product to the clamped and to the unclamped result.
+    """A proof harness for the requantiser's path from the product to both of its results.
 
     The product lacks the bits that no rounding reads. (p + 2^(30 + r)) >> (31 + r) equals (p' +
     2^r) >> (r + 1) with p' = p >> 30. The high word of twice the product, rounded, is (p' + 1) >>
@@ -179,15 +191,15 @@ class RoundingHarness(_Requantiser):
 
 
 class WideRoundingHarness(RoundingHarness):
-    """A harness of the rounding for 16 bits."""
+    """A proof harness for the rounding of a requantiser for int16."""
 
     BITS = 16
 
 
 STAGES = Requantiser.LATENCY + 1
-"""Cycles until the first result has come out."""
+"""Cycles until the requantiser's first result has come out."""
 CASES = Requantiser.LATENCY + 32 + 1
-"""Cycles until a result for each shift has come out."""
+"""Cycles until the requantiser's results for all 32 shifts have come out."""
 ROUNDING_FAULTS = (
     Fault(unit="requantiser", old="& ~longer[k]", new="& ~longer[k - 1]"),
     Fault(

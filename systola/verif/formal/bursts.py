@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs of bursts: all requested beats, once, in order, and no burst across 4 KiB."""
+"""Proofs of how transfers are cut into AXI bursts.
+
+All requested beats are in a burst, once and in order, and no burst crosses a 4 KiB boundary.
+"""
 
 from amaranth.hdl import Assert, Assume, Module, Mux, Signal
 
@@ -18,9 +21,9 @@ from systola.verif.formal.harness import (
 from systola.verif.formal.proof import Fault, Proof
 
 BUS_BYTES = 256
-"""Bytes of a beat: 4 KiB have so few beats that bursts of 8 often reach the edge.
+"""Bytes of a beat in the proofs: so many that bursts of 8 beats often reach the edge of 4 KiB.
 
-Addresses in beats behave alike for any width.
+Counted in beats, addresses behave alike for any width of the bus.
 """
 BURST_BEATS = 8
 ADDRESS_BITS = 16
@@ -28,7 +31,8 @@ BEAT_BITS = 7
 
 
 class BurstCutterHarness(Harness):
-    """A harness that follows the bytes from the first address on, beat by beat.
+    """A proof harness for the burst cutter, which follows a run beat by beat from its first address
+    on.
 
     Address and count are the only numbers, and they are only added and counted down. So 16 and 7
     bits have all carries and corners that 40 bits have.
@@ -52,7 +56,7 @@ class BurstCutterHarness(Harness):
         ]
         assert_stays(m, burst.valid, burst.ready, burst.payload, "burst")
 
-        # The remaining part of the run that is being cut.
+        # These signals show the part of the present run that is not yet in a burst.
         address = Signal(ADDRESS_BITS)
         left = Signal(BEAT_BITS)
         last = Signal()
@@ -88,7 +92,7 @@ class BurstCutterHarness(Harness):
             Assert(implies(burst.valid, burst.payload.last == (last & ends))),
         ]
 
-        # The meaning of the unit's registers: bursts to come and their lengths.
+        # The lemmas give the meaning of the unit's registers: bursts to come and their lengths.
         shift, bits = (BUS_BYTES - 1).bit_length(), (BURST_BEATS - 1).bit_length()
         behind, ends_run = unit.inside("bursts_remaining"), unit.inside("is_last_burst")
         final, last_run = unit.inside("final_length"), unit.inside("last_run")
@@ -105,7 +109,10 @@ class BurstCutterHarness(Harness):
 
 
 class BurstPlannerHarness(Harness):
-    """A harness that follows the runs of a transfer to the cutter: each block, each row, once."""
+    """A proof harness for the burst planner: a transfer becomes a run for each block and row.
+
+    It follows the runs on their way to the burst cutter.
+    """
 
     PITCH = 512
 
@@ -125,7 +132,7 @@ class BurstPlannerHarness(Harness):
             Assume((wanted.address | wanted.stride)[: (BUS_BYTES - 1).bit_length()] == 0),
         ]
         assume_stays(m, transfer.valid, transfer.ready, wanted, "transfer")
-        # By its own proof, the cutter makes bursts of the runs that it takes.
+        # The cutter has a proof of its own, that it makes bursts of the runs that it takes.
         valid, ready = unit.inside("run__valid"), unit.inside("cutter.run__ready")
         run = Run(address_bits=ADDRESS_BITS, beat_bits=BEAT_BITS)(unit.inside("run__payload"))
         assert_stays(m, valid, ready, run, "run")
@@ -136,7 +143,7 @@ class BurstPlannerHarness(Harness):
         row, block = Signal(16), Signal(12)
         last_row, last_block = row == wanted.rows - 1, block == wanted.blocks - 1
         taken = valid & ready
-        begun = Signal()  # its first run is through
+        begun = Signal()  # whether the transfer's first run has been taken
         address, block_address = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
         m.d.comb += [
             here.eq(Mux(begun, address, wanted.address)),
@@ -160,7 +167,7 @@ class BurstPlannerHarness(Harness):
                     block_address.eq(block_here),
                 ]
         m.d.comb += [
-            # A waiting transfer begins as soon as the transfer before it is through.
+            # A waiting transfer begins as soon as the transfer before it is complete.
             Assert(valid == under_way),
             Assert(transfer.ready == ends),
             Assert(implies(valid, run.address == here)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of all proofs: free inputs, a view inside units, the handshake."""
+"""The base of all proofs: free inputs, access to signals inside units, valid/ready handshakes."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from amaranth.lib.wiring import In
 
 
 class FormalPlatform:
-    """A platform that makes memories of registers, called `row_0`, `row_1` and so on.
+    """An Amaranth platform that makes memories of registers, called `row_0`, `row_1` and so on.
 
-    So invariants can name their words. A synchronous read of a word that is being written gives any
-    value, unless the port is transparent for the write: `Sram` promises no more. The promises
-    between units are proven.
+    So invariants of a proof can name a memory's words. A synchronous read of a word that is being
+    written gives any value, unless the port is transparent for the write: `Sram` promises no more.
+    On this platform the promises between units are proven, too.
     """
 
     promises = True
@@ -60,7 +60,7 @@ class FormalPlatform:
 
 
 class Unit:
-    """A unit under proof: its ports are attributes of `ports`, its own signals come by name.
+    """A unit under proof, with access to its internal signals by name.
 
     Invariants for an induction name registers inside. A claim about the unit's behaviour must use
     the ports only.
@@ -71,7 +71,9 @@ class Unit:
         m.submodules[name] = self.fragment
 
     def inside(self, path: str) -> Signal:
-        """Return the signal `a.b.name`: `name` in submodule `b` of submodule `a`."""
+        """Return a signal inside the unit: path `a.b.name` is `name` in submodule `b` of submodule
+        `a`.
+        """
         *folders, name = path.split(".")
         fragment = self.fragment
         for folder in folders:
@@ -87,14 +89,14 @@ class Unit:
         return next(iter(found.values()))
 
     def rows(self, path: str, depth: int) -> list[Signal]:
-        """Return the words of the memory at `path`."""
+        """Return the words of the memory at `path` inside the unit, of which there are `depth`."""
         return [self.inside(f"{path}.row_{i}") for i in range(depth)]
 
 
 class Harness(wiring.Component):
-    """A harness that has a unit, its free inputs and the claims about it.
+    """A module to prove: it has a unit, the unit's free inputs and the claims about the unit.
 
-    Time begins in the state after reset.
+    A proof starts in the state after reset.
     """
 
     def __init__(self, *, inductive: bool = True) -> None:
@@ -116,18 +118,18 @@ class Harness(wiring.Component):
 
     @abstractmethod
     def claims(self, m: Module) -> None:
-        """Add the unit, its inputs and the assertions."""
+        """Add the unit, its inputs and the assertions to the harness."""
 
 
 def anything(m: Module, shape: ShapeLike, name: str) -> Signal:
-    """Return a signal that may have any value in any cycle."""
+    """Return a signal to which the solver may give any value in any cycle."""
     signal = Signal(shape, name=name)
     m.d.comb += Value.cast(signal).eq(AnySeq(len(Value.cast(signal))))
     return signal
 
 
 def constant(m: Module, shape: ShapeLike, name: str) -> Signal:
-    """Return a signal with any value that never changes."""
+    """Return a signal to which the solver gives any value that then never changes."""
     signal = Signal(shape, name=name)
     m.d.comb += Value.cast(signal).eq(AnyConst(len(Value.cast(signal))))
     return signal
@@ -138,7 +140,7 @@ def implies(condition: ValueLike, consequence: ValueLike) -> Value:
 
 
 def before(m: Module, value: ValueLike, name: str, init: int = 0) -> Signal:
-    """Return `value` of a cycle ago; `init` in the first cycle."""
+    """Return the value that a signal had one cycle ago; `init` in the first cycle."""
     value = Value.cast(value)
     signal = Signal(value.shape(), name=name, init=init)
     m.d.sync += signal.eq(value)
@@ -152,22 +154,24 @@ def _stays(m: Module, valid: Value, ready: Value, payload: ValueLike, name: str)
 
 
 def assert_stays(m: Module, valid: Value, ready: Value, payload: ValueLike, name: str) -> None:
-    """Assert that an offer that is not taken is unchanged in the next cycle."""
+    """Assert that an item offered on a stream and not taken is unchanged in the next cycle."""
     m.d.comb += Assert(_stays(m, valid, ready, payload, name))
 
 
 def assume_stays(m: Module, valid: Value, ready: Value, payload: ValueLike, name: str) -> None:
-    """Assume that an offer of the surroundings that is not taken is unchanged in the next cycle."""
+    """Assume that an item that the unit is offered and does not take is unchanged in the next
+    cycle.
+    """
     m.d.comb += Assume(_stays(m, valid, ready, payload, name))
 
 
 class Tracked:
-    """A freely chosen item that is followed through a unit that must keep the order.
+    """A freely chosen item that a proof follows through a unit that must keep items in order.
 
-    `count` items are inside. While `follows` is 1, the chosen item is inside after `ahead` other
-    items, and `word` is the value that went in with it. `leaves` is 1 in the cycle in which it
-    leaves. With `through` an item may leave in the cycle in which it enters, and is not chosen
-    then.
+    `count` items are inside the unit. While `follows` is 1, the chosen item is inside after `ahead`
+    other items, and `word` is the value that went in with it. `leaves` is 1 in the cycle in which
+    the chosen item leaves. With `through` an item may leave in the cycle in which it enters, and is
+    not chosen then.
     """
 
     def __init__(

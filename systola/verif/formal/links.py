@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs of links and barriers: sent data have room, arrive in order, and never get stuck."""
+"""Proofs of links and barriers between cores.
+
+Sent data have room, arrive in order, and never get stuck.
+"""
 
 from functools import reduce
 from operator import add
@@ -37,7 +40,7 @@ CONFIG = Config(
     weight_bus_bytes=4,
     links=True,
 )
-"""A machine with lines of one beat and rows of two."""
+"""A machine on which a line takes one beat of a link, and a row of sums takes two."""
 ROOM = CONFIG.link_beats
 
 
@@ -46,7 +49,7 @@ def total(values: list[Value]) -> Value:
 
 
 class LinkFifoHarness(Harness):
-    """A harness in which the neighbour keeps to its credits."""
+    """A proof harness for a link's FIFO, to which the neighbour sends only as its credits allow."""
 
     def claims(self, m: Module) -> None:
         dut = LinkFifo(config=CONFIG)
@@ -82,7 +85,7 @@ class LinkFifoHarness(Harness):
 
 
 class LinkHarness(Harness):
-    """A harness of sender, a register each way, and the neighbour's FIFO.
+    """A proof harness for a link: a sender, a register in each direction, and the neighbour's FIFO.
 
     Memories and receiver work at any pace. `inside` counts the beats of rows that were read and not
     yet taken by the receiver.
@@ -150,7 +153,10 @@ class LinkHarness(Harness):
 
 
 class LinkOrderHarness(Harness):
-    """A harness in which a row's beats follow its data, lowest first, and nothing else is sent."""
+    """A proof harness for the data that a link's sender sends.
+
+    The beats of a row follow its data, the lowest first, and nothing else is sent.
+    """
 
     def claims(self, m: Module) -> None:
         dut = LinkSender(config=CONFIG)
@@ -195,7 +201,10 @@ class LinkOrderHarness(Harness):
 
 
 class LinkListHarness(Harness):
-    """A harness that follows one instruction among others; none is pushed to a full list."""
+    """A proof harness for a link's list, which follows one instruction among others.
+
+    No instruction is pushed to a full list.
+    """
 
     def claims(self, m: Module) -> None:
         dut = LinkList(config=CONFIG)
@@ -245,7 +254,10 @@ class LinkListHarness(Harness):
 
 
 class LinkWatchdogHarness(Harness):
-    """A harness with free waits and moves; a wait counts only up to the counter's range."""
+    """A proof harness for the watchdog of the links, with free inputs for waiting and moving parts.
+
+    A wait is counted only up to the counter's range.
+    """
 
     def claims(self, m: Module) -> None:
         dut = LinkWatchdog()
@@ -256,7 +268,8 @@ class LinkWatchdogHarness(Harness):
             dut.waits.eq(anything(m, len(dut.waits), "waits")),
             dut.alive.eq(anything(m, 1, "alive")),
         ]
-        waited = Signal(len(limit))  # successive cycles in vain, the last cycle included
+        # number of successive cycles in which a part waited in vain, the last cycle included
+        waited = Signal(len(limit))
         in_vain = dut.waits.any() & ~dut.alive & (limit != 0)
         m.d.sync += waited.eq(Mux(in_vain, waited + 1, 0))
         earlier = before(m, waited, "earlier")
@@ -278,11 +291,11 @@ class LinkWatchdogHarness(Harness):
 
 
 class PodBarrierHarness(Harness):
-    """A harness of three or four cores that come at any time."""
+    """A proof harness for the barrier of a pod with four cores, which arrive at any time."""
 
     CORES = 4
     SOON = CORES // 2 * 2 + 2
-    """Cycles until all have passed after all have come."""
+    """Cycles from the arrival of the last core at a barrier until all cores have passed."""
 
     def claims(self, m: Module) -> None:
         cores = self.CORES
@@ -311,7 +324,7 @@ class PodBarrierHarness(Harness):
         for i, barrier in enumerate(barriers):
             for j in range(cores):
                 m.d.comb += Assert(implies(barrier.passed, came[j] > passed[i]))
-        # All have come equally often: they pass soon.
+        # When all cores have come to the same number of barriers, all of them pass soon.
         same = Signal()
         still = Signal(range(self.SOON + 1))
         alike = total([before(m, a, f"same_{i}") == a for i, a in enumerate(came)]) == cores

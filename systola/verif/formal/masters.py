@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs of the AXI masters with bursts of their own.
+"""Proofs of the units that have their own AXI bursts: host writer and weight fetch.
 
-They make the requested bursts, in the window, with as many beats as announced.
+They make the requested bursts, inside the window, with as many beats as announced.
 """
 
 from dataclasses import replace
@@ -30,7 +30,7 @@ WINDOW_BASE, WINDOW_BYTES = 0x10000, 0x2000
 
 
 class _HostWriter(Harness):
-    """A harness that gives one command after the other, each a matrix inside the window.
+    """A host writer for proofs; it gets one command after the other, each a matrix in the window.
 
     The memory acknowledges a burst at any time after its address and data. The buffer never makes
     the unit wait.
@@ -47,7 +47,7 @@ class _HostWriter(Harness):
         m.d.comb += [
             dut.base.eq(WINDOW_BASE),
             dut.stop.eq(stop),
-            Assume(implies(stopped, stop)),  # it ends with a reset
+            Assume(implies(stopped, stop)),  # once high, `stop` stays high until a reset
             dut.buffer.ready.eq(anything(m, 1, "buffer_ready")),
             Value.cast(dut.buffer.data).eq(anything(m, len(dut.buffer.data), "line")),
             dut.queue.blocked.host_memory.eq(anything(m, 1, "blocked")),
@@ -79,9 +79,10 @@ class _HostWriter(Harness):
 
 
 class WriteAddressHarness(_HostWriter):
-    """A harness of AW, which runs ahead of the data; it has no data.
+    """A proof harness for the host writer's addresses (AW), which run ahead of the data.
 
-    The window has two pages, so that bursts come to the edge between them and to its end.
+    No data are sent here. The window has two pages, so that bursts come to the edge between the
+    pages and to the end of the window.
     """
 
     def claims(self, m: Module) -> None:
@@ -99,7 +100,10 @@ class WriteAddressHarness(_HostWriter):
 
 
 class WriteDataHarness(_HostWriter):
-    """A harness of W and the end of a command; matrices lie at one place."""
+    """A proof harness for the host writer's data (W) and the ends of its commands.
+
+    All matrices lie at the same address.
+    """
 
     def claims(self, m: Module) -> None:
         dut = self.unit(m)
@@ -113,11 +117,12 @@ class WriteDataHarness(_HostWriter):
         stopped = before(m, stop, "stopped")
         beats = dut.queue.command.buffer.end - dut.queue.command.buffer.base
         assert_stays(m, bus.wvalid, bus.wready, Cat(bus.wdata, bus.wstrb, bus.wlast), "w")
-        # W: the bursts of AW in their order, each as long as announced, none before it is offered.
+        # W has the bursts of AW in their order, each as long as announced, none before it is
+        # offered.
         waited = before(m, bus.awvalid & ~bus.awready, "aw_offered_before")
         announced = bus.awvalid & ~waited
         sent = bus.wvalid & bus.wready
-        place = Signal(8)  # place of the beat in its burst
+        place = Signal(8)  # number of the beat in its burst
         item = Tracked(
             m, enters=announced, word=bus.awlen, exits=sent & bus.wlast, most=16, through=True
         )
@@ -129,7 +134,7 @@ class WriteDataHarness(_HostWriter):
             Assert(implies(current & bus.wvalid, bus.wlast == (place == item.word))),
         ]
 
-        # Ends: `done` after all beats and answers of a command; `quiet` when nothing is open.
+        # A command's `done` comes after all its beats and answers; `quiet` when no burst is open.
         accepted, answered, finished = (Signal(6, name=n) for n in ("aws", "bs", "ws"))
         beat_count = Signal(8)
         m.d.sync += [
@@ -140,7 +145,7 @@ class WriteDataHarness(_HostWriter):
         ]
         long_stopped = before(m, stop & stopped, "long_stopped")
         w_waited = before(m, bus.wvalid & ~bus.wready, "w_offered_before")
-        # One more beat may follow the beat on offer.
+        # After `stop`, one more beat may follow the beat on offer.
         late_address, late_beat = Signal(), Signal()
         with m.If(long_stopped):
             m.d.sync += [
@@ -158,9 +163,9 @@ class WriteDataHarness(_HostWriter):
 
 
 class WeightFetchHarness(Harness):
-    """A harness that gives one command after the other, each inside the window.
+    """A proof harness for the weight fetch, which gets one command after the other in the window.
 
-    The memory answers the bursts that it took. A beat is a row here.
+    The memory answers the bursts that it took. A beat is a row of weights here.
     """
 
     def claims(self, m: Module) -> None:
@@ -175,7 +180,7 @@ class WeightFetchHarness(Harness):
         m.d.comb += [
             dut.base.eq(base),
             dut.stop.eq(stop),
-            Assume(implies(stopped, stop)),  # it ends with a reset
+            Assume(implies(stopped, stop)),  # once high, `stop` stays high until a reset
             dut.rows.pop.eq(dut.rows.valid & ~stop & anything(m, 1, "take")),
             dut.queue.valid.eq(anything(m, 1, "command_valid")),
             dut.queue.command.eq(anything(m, len(dut.queue.command.as_value()), "command_payload")),
@@ -194,8 +199,9 @@ class WeightFetchHarness(Harness):
         waited = before(m, bus.arvalid & ~bus.arready, "ar_offered_before")
         asked = bus.arvalid & ~waited
         late, long_stopped = Signal(), stopped & before(m, stopped, "long_stopped")
-        under_way = Signal(range(READS_OF_WEIGHTS + 2))  # bursts, with the burst on offer
-        owed = Signal(8)  # beats of taken commands that were not requested
+        # number of bursts not yet answered, with the burst on offer
+        under_way = Signal(range(READS_OF_WEIGHTS + 2))
+        owed = Signal(8)  # number of beats of taken commands that were not yet requested
         answered = bus.rvalid & bus.rready
         m.d.sync += [
             under_way.eq(under_way + asked - (answered & bus.rlast)),
@@ -212,11 +218,11 @@ class WeightFetchHarness(Harness):
             Assert(implies(before(m, under_way + asked == 0, "was_quiet") & ~asked, dut.quiet)),
             Assert(implies(long_stopped & asked, ~late)),
         ]
-        # One more burst may follow the burst on offer.
+        # After `stop`, one more burst may follow the burst on offer.
         with m.If(long_stopped & asked):
             m.d.sync += late.eq(1)
 
-        # Rows: each beat once, in order.
+        # Each beat becomes one row, in order.
         rows = config.weight_fifo_tiles * config.rows
         arrives = answered & ~stop
         item = Tracked(m, enters=arrives, word=bus.rdata, exits=dut.rows.pop, most=rows)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs of sequence numbers: they wrap around, and still name the right entry."""
+"""Proofs of sequence numbers of instructions: they wrap around, and still name the right entry."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from systola.verif.formal.harness import Harness, Unit, anything, before, implie
 from systola.verif.formal.proof import Fault, Proof
 
 DEPTH = 1 << PLACE_BITS
-"""Largest number of entries of a list: numbers are proven in their full size."""
+"""The largest number of entries of a list; the proofs use numbers of full size."""
 GHOST = 10
-"""Number of bits of the counters that exist for the proof alone, and never wrap around."""
+"""The number of bits of the counters that exist for the proof alone, and never wrap around."""
 
 
 class NumbersHarness(Harness):
-    """A harness of any instruction that has been scanned, until it completes.
+    """A proof harness that follows any instruction from its scan until it completes.
 
     Its mask names any entry of a list at the time of the scan, or none. The entry counts as gone
     exactly when it has left the list, and its distance is right until then. So an address waits
@@ -58,13 +58,13 @@ class NumbersHarness(Harness):
                 implies(self._spans.holds, Cat(self._lists[n].some for n in self.COMPLETING).any())
             ),
         ]
-        self._since = Signal(GHOST, name="since")  # instructions issued since the scan
+        self._since = Signal(GHOST, name="since")  # number of instructions issued since the scan
         self._choose(enters["mine"])
         self._bound_entries()
         self._bound_issues()
 
     def _move(self, name: str, push: Value) -> None:
-        """Let a list change in any way that is allowed."""
+        """Let the entries of a list come, advance and leave in any way that is allowed."""
         m, each = self._m, self._lists[name]
         Unit(m, each, name)
         m.d.comb += [
@@ -94,12 +94,16 @@ class NumbersHarness(Harness):
             ]
 
     def _choose(self, is_mine: Value) -> None:
-        """Choose an instruction that is scanned at any time, issued as the next one, and completes
-        at any time; make the claims about it."""
+        """Choose an instruction to follow, and make the claims about its mask.
+
+        The instruction is scanned at any time, issued as the next one, and completes at any time.
+        """
         m, awaited = self._m, self._lists["awaited"]
         self._scanned, self._follows = Signal(name="scanned"), Signal(name="follows")
-        self._left = Signal(signed(GHOST), name="left")  # entries before the named one
-        self._ahead = Signal(RING_BITS, name="ahead")  # instructions before it in its list
+        # number of entries in the list before the entry that the mask names
+        self._left = Signal(signed(GHOST), name="left")
+        # number of instructions before the chosen one in its list
+        self._ahead = Signal(RING_BITS, name="ahead")
         self._in_mine = Signal(name="in_mine")
         self._scans, self._takes = Signal(name="scans"), Signal(name="takes")
         named, nothing = anything(m, RING_BITS, "named"), anything(m, 1, "nothing")
@@ -144,11 +148,12 @@ class NumbersHarness(Harness):
         ]
 
     def _bound_entries(self) -> None:
-        """Prove that only entries have left that were in the list at the scan or have come
-        since.
+        """Prove that an entry that has left the awaited list was in the list at the scan, or came
+        later.
         """
         m, awaited = self._m, self._lists["awaited"]
-        self._entered = entered = Signal(GHOST, name="entered")  # since the scan
+        # number of entries pushed since the scan
+        self._entered = entered = Signal(GHOST, name="entered")
         with m.If(self._scans):
             m.d.sync += entered.eq(0)
         with m.Else():
@@ -167,11 +172,12 @@ class NumbersHarness(Harness):
         return ~(self._scanned | self._follows)
 
     def _bound_issues(self) -> None:
-        """Prove how many instructions have been issued since the scan."""
+        """Prove a bound on the number of instructions that have been issued since the scan."""
         m, unit, since = self._m, self._unit, self._since
-        # `place` of the chosen instruction in its span.
+        # `place` is the chosen instruction's place in its span.
         place = Signal(range(self.LENGTH), name="place")
-        ends = Signal(range(4), name="ends")  # ends of spans since its issue
+        # number of spans that have ended since the issue of the chosen instruction
+        ends = Signal(range(4), name="ends")
         position, ended = unit.inside("span_position"), unit.inside("span_ended")
         earlier = unit.inside("earlier_entries")
         is_last = position == self.LENGTH - 1
@@ -209,7 +215,7 @@ class NumbersHarness(Harness):
 
 
 class SpansHarness(NumbersHarness):
-    """A harness of the same instructions, with spans so short that a fault shows soon."""
+    """A proof harness for sequence numbers with spans so short that a fault shows soon."""
 
     LENGTH = 4
 

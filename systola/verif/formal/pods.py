@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs of the waits of instructions for the links, and of the units that join cores to a pod."""
+"""Proofs of the waits of link instructions, and of the units that join cores to a pod."""
 
 from amaranth.hdl import Array, Assert, Assume, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
@@ -29,7 +29,7 @@ PLACES = list_places(CONFIG)
 
 
 def free_list(m: Module, name: str, grows: Value) -> data.View:
-    """Return a LinkList as other units see it.
+    """Return the view of a LinkList with free content, limited to how a list may change.
 
     Its instructions finish more and more of their lines and rows, and leave. New instructions come
     only after a cycle with `grows`.
@@ -61,10 +61,13 @@ def free_list(m: Module, name: str, grows: Value) -> data.View:
 
 
 class LinkGateHarness(Harness):
-    """A harness of an instruction that stays until its issue, among others that come and leave."""
+    """A proof harness for the gate between link instructions and the instructions of other units.
+
+    An instruction waits until its issue, while link instructions come and leave.
+    """
 
     SOON = 2 * PLACES + 4
-    """Cycles in which all lists have been compared."""
+    """Cycles in which the gate has compared all entries of the lists."""
 
     def claims(self, m: Module) -> None:
         dut = LinkGate(config=CONFIG, sending=("sends",), receiving=("takes",))
@@ -94,9 +97,7 @@ class LinkGateHarness(Harness):
         ]
 
     def _conflict(self, dut: LinkGate, entry: data.View, sends: int) -> Value:
-        """Return whether the rest of an instruction of the links conflicts with the waiting
-        instruction.
-        """
+        """Return whether the rest of a link instruction conflicts with the waiting instruction."""
         bits = place_bits(CONFIG)
         low, high, rows = entry.base[:bits], entry.end[:bits], entry.base[bits]
 
@@ -112,10 +113,13 @@ class LinkGateHarness(Harness):
 
 
 class LinkInterlockHarness(Harness):
-    """A harness with any rows of any instructions, one chosen, beside another part's list."""
+    """A proof harness for the interlock of one part of the links, beside the list of another part.
+
+    Rows of any instructions come, one of which is followed.
+    """
 
     SOON = 3
-    """Cycles after which a row is offered if no other instruction uses it."""
+    """Cycles after which the interlock offers a row if no other instruction uses it."""
 
     def claims(self, m: Module) -> None:
         dut = LinkInterlock(config=CONFIG, others=("other",))
@@ -143,7 +147,8 @@ class LinkInterlockHarness(Harness):
             Assume(implies(taken, (pushed != 0) & (~rows.valid | rows.ready))),
             Assume(implies(push, pushed != PLACES - 1)),
         ]
-        # The instruction of the row, and the instructions that it waits for.
+        # `of` is the instruction of the row on offer, `older` the instructions that each one waits
+        # for.
         of, following = Signal.like(free), Signal.like(free)
         with m.If(taken):
             m.d.sync += [of.eq(following), following.eq(following + 1)]
@@ -156,7 +161,7 @@ class LinkInterlockHarness(Harness):
         place = Signal.like(of)
         with m.If(item.chosen):
             m.d.sync += place.eq(of)
-        # A place is used again only after its instruction is done.
+        # A place of the list is used again only after its instruction is done.
         begun = Signal()
         m.d.sync += begun.eq(begun | taken)
         m.d.comb += [
@@ -183,11 +188,13 @@ class LinkInterlockHarness(Harness):
 
 
 class PodControlHarness(Harness):
-    """A harness of two cores that are in any state in any cycle."""
+    """A proof harness for the control of a pod with two cores that may be in any state in any
+    cycle.
+    """
 
     SETTLE = 2
     LATER = SETTLE + 4
-    """Cycles from a START of the pod to the START of the cores."""
+    """Cycles from a START of the pod to the START of its cores."""
 
     def claims(self, m: Module) -> None:
         dut = PodControl(cores=2, settle=self.SETTLE)
@@ -240,7 +247,11 @@ class PodControlHarness(Harness):
 
 
 class PageRouterHarness(Harness):
-    """A harness of a host that keeps to AXI4-Lite, and two cores and a pod with any delays."""
+    """A proof harness for the page router between a host on AXI4-Lite and three pages of registers.
+
+    The host keeps to the rules of the bus. The pages of the pod and of two cores answer after any
+    delay.
+    """
 
     def claims(self, m: Module) -> None:
         dut = PageRouter(cores=2)
@@ -263,7 +274,7 @@ class PageRouterHarness(Harness):
             b, r = Cat(page.bresp), Cat(page.rdata, page.rresp)
             assume_stays(m, page.bvalid, page.bready, b, f"b_{number}")
             assume_stays(m, page.rvalid, page.rready, r, f"r_{number}")
-            # As the pages' registers do it: both halves of a write in one cycle.
+            # Each page takes both halves of a write in one cycle, as the machine's registers do.
             m.d.comb += page.wready.eq(page.awready)
         for kind, address, asks, answer, parts in (
             ("aw", bus.awaddr, "awvalid", "b", ("bresp",)),

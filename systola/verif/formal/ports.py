@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs of the AXI masters: stable offers, the requested bursts, as many beats as announced."""
+"""Proofs of the host's read port, an AXI master.
+
+Its offers are stable, its bursts are the requested ones, and each beat goes to its requester.
+"""
 
 from dataclasses import replace
 
@@ -24,7 +27,7 @@ from systola.verif.formal.harness import (
 from systola.verif.formal.proof import Fault, Proof
 
 TINY = replace(PRESETS["tiny"], max_burst_beats=4)
-"""A machine with short bursts, so that they end often; addresses have all their bits."""
+"""A machine with short bursts, so that bursts end often; addresses have all their bits."""
 
 
 def within(address: Value, size: Value, window: Value) -> Value:
@@ -32,10 +35,10 @@ def within(address: Value, size: Value, window: Value) -> Value:
 
 
 class HostReadPortHarness(Harness):
-    """A harness with requests inside a window and a page, and a memory with delays and any IDs.
+    """A proof harness for the read port, with two requesters and a memory with any delays and IDs.
 
-    The memory answers only requests. It decides whether a burst has as many beats as requested:
-    `rlast` ends a burst.
+    Each request lies inside the window and a page. The memory answers only requests. It decides
+    whether a burst has as many beats as requested: `rlast` ends a burst.
     """
 
     def claims(self, m: Module) -> None:
@@ -69,8 +72,8 @@ class HostReadPortHarness(Harness):
             ]
             assume_stays(m, request.valid, request.ready, asked, name)
 
-        # AR: each request once, in order, in the window and in one page. The fetch learns a cycle
-        # later that its request goes.
+        # AR has each request once, in order, inside the window and inside one page. The unit of the
+        # fetch learns a cycle later that its request goes.
         fetched = unit.inside("fetch_goes")
         taken = dut.data_request.valid & dut.data_request.ready
         size = (bus.arlen + 1) * config.host_bus_bytes
@@ -128,8 +131,9 @@ class HostReadPortHarness(Harness):
             implies(told, dut.fetch_request.valid),
         )
 
-        # R: each beat goes to one side, or nowhere on `stop`.
-        under_way = Signal(range(READS_IN_FLIGHT + 2))  # requested and not yet answered
+        # Each beat on R goes to the requester of its ID, or nowhere on `stop`.
+        # number of bursts requested and not yet answered
+        under_way = Signal(range(READS_IN_FLIGHT + 2))
         answered = bus.rvalid & bus.rready
         began = before(m, sends, "began_before")
         ended = before(m, answered & bus.rlast, "ended_before")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proof by a harness, SymbiYosys and a solver, with faults that it must find."""
+"""Formal proofs: a harness is given to SymbiYosys and a solver, also with faults to be found."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FAILED = re.compile(r"Assert failed in \S+: (?:.*/)?(\w+\.py):(\d+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """A mistake that a person could make in `unit`.py: `new` instead of `old`."""
+    """A mistake that a person could make in the hardware's `unit`.py: `new` instead of `old`."""
 
     unit: str
     old: str
@@ -49,11 +49,11 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """A claim about a unit in hdl/.
+    """A claim about a unit in hdl/, with the harness that proves it.
 
-    With `bounded` it is proven for the first `depth` cycles, for any inputs. Otherwise it is proven
-    for all time, by induction over `depth` cycles. `faults` are planted faults that must be found
-    within `fault_depth` cycles. A proof that is not `quick` stays out of the regression.
+    With `bounded` the claim is proven for the first `depth` cycles, for any inputs. Otherwise it is
+    proven for all time, by induction over `depth` cycles. `faults` are planted faults that must be
+    found within `fault_depth` cycles. A proof that is not `quick` stays out of the regression.
     """
 
     unit: str
@@ -72,9 +72,9 @@ class Proof:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A verdict: whether the claim `holds`, whether there is a `counterexample`, output and time.
+    """A verdict on a proof: whether its claim `holds`, or whether there is a `counterexample`.
 
-    `what` is the output of the tool.
+    `what` summarises the tool's output in a few words, with the place of a failed assertion.
     """
 
     holds: bool
@@ -84,15 +84,15 @@ class Verdict:
 
 
 class ToolsMissing(Exception):
-    """An error: a program that proofs need is not installed.
+    """An error that is raised if a program that proofs need is not installed.
 
-    The message names it and how to install it.
+    The message names the program and how to install it.
     """
 
 
 @cache
 def tool(name: str) -> str:
-    """Return the path of a tool beside this Python, or on PATH."""
+    """Return the path of a program in the folder of this Python, or else on PATH."""
     beside = Path(sys.executable).with_name(name)
     path = str(beside) if beside.exists() else shutil.which(name)
     if path is None:
@@ -101,7 +101,7 @@ def tool(name: str) -> str:
 
 
 def check(proof: Proof, folder: Path, fault: Fault | None = None) -> Verdict:
-    """Run a proof in `folder`, with one fault planted or none."""
+    """Run a proof in `folder`, with a fault planted in the hardware or none; return a verdict."""
     started = time.monotonic()
     bounded = proof.bounded or fault is not None
     with planted(fault):
@@ -117,7 +117,7 @@ def check(proof: Proof, folder: Path, fault: Fault | None = None) -> Verdict:
 
 
 def run_sby(text: str, folder: Path, mode: str, depth: int) -> subprocess.CompletedProcess[str]:
-    """Run SymbiYosys in `folder` on the RTLIL `text`; its output is in the file "log", too."""
+    """Run SymbiYosys in `folder` on the RTLIL in `text`; keep its output in the file "log", too."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "top.il").write_text(text)
     (folder / "proof.sby").write_text(SCRIPT.format(mode=mode, depth=depth, solver=SOLVER))
@@ -153,7 +153,7 @@ def _what(status: int, log: str) -> str:
 
 @contextmanager
 def planted(fault: Fault | None) -> Iterator[None]:
-    """Plant a fault in the unit's functions while the context lasts."""
+    """Replace the code of the unit's functions by faulty code while the context lasts."""
     if fault is None:
         yield
         return

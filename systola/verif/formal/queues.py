@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs that queues lose, double and reorder nothing, for any pushes and pops."""
+"""Proofs that queues neither lose nor double nor reorder words, for any pushes and pops."""
 
 from amaranth.hdl import Array, Assert, Assume, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
@@ -15,17 +15,17 @@ from systola.verif.formal.harness import Harness, Tracked, Unit, anything, befor
 from systola.verif.formal.proof import Fault, Proof
 
 WORD = data.StructLayout({"word": 4})
-"""Layout of a word: queues do not read their words, so a proof for this width holds for any."""
+"""The layout of a word: queues do not read their words, so a proof for this width holds for any."""
 
 
 def place_behind(first: Signal, steps: Value, depth: int) -> Value:
-    """Return the place `steps` after `first` in a ring of `depth`; at most one turn."""
+    """Return the place `steps` after `first` in a ring of `depth` places; at most one turn."""
     sum = first + steps
     return Mux(sum >= depth, sum - depth, sum)
 
 
 class CommandQueueHarness(Harness):
-    """A harness that follows word and mask of one instruction.
+    """A proof harness for the command queue, which follows word and mask of one instruction.
 
     The mask loses the instructions that leave its list.
     """
@@ -36,7 +36,8 @@ class CommandQueueHarness(Harness):
     def claims(self, m: Module) -> None:
         dut = CommandQueue(command=WORD, depth=self.DEPTH, masks={"list": 2}, list_depth=self.LIST)
         unit = Unit(m, dut)
-        mask = anything(m, Awaited(self.LIST), "mask")  # of the instruction pushed a cycle before
+        # mask of the instruction that was pushed a cycle before
+        mask = anything(m, Awaited(self.LIST), "mask")
         progress = anything(m, Progress(2, self.LIST), "progress")
         m.d.comb += [
             dut.push.eq(anything(m, 1, "push")),
@@ -88,7 +89,10 @@ class CommandQueueHarness(Harness):
 
 
 class PayloadRingHarness(Harness):
-    """A harness with a user that pushes at most `depth` words and pops only words inside."""
+    """A proof harness for a ring of words in a memory.
+
+    Its user pushes at most `depth` words and pops only words that are inside.
+    """
 
     DEPTH = 5
 
@@ -116,9 +120,10 @@ class PayloadRingHarness(Harness):
 
 
 class BlockRingHarness(Harness):
-    """A harness with a user that pushes the words present a cycle before, at most `depth`.
+    """A proof harness for a ring of words in block RAM.
 
-    The user pops only words that are shown.
+    A pushed word has been present for a cycle before. At most `depth` words are inside, and the
+    user pops only words that are shown.
     """
 
     DEPTH = 4
@@ -146,7 +151,8 @@ class BlockRingHarness(Harness):
         free, following = unit.inside("write_place"), unit.inside("read_place")
         rows = Array(unit.rows("memory.memory", self.DEPTH))
         unread = Signal.like(free)
-        before_it = Signal(range(self.DEPTH + 1))  # words that have left the memory
+        # number of words that have left the memory, before the words in it
+        before_it = Signal(range(self.DEPTH + 1))
         m.d.comb += [unread.eq(free - following), before_it.eq(read + shown)]
         latched = unit.inside("memory.memory.read__data")
         m.d.comb += self.lemmas(
@@ -163,14 +169,17 @@ class BlockRingHarness(Harness):
 
 
 class WeightFifoHarness(Harness):
-    """A harness with a memory that gives any value for a word that is being written."""
+    """A proof harness for the weight FIFO, in a memory that gives any value for a word being
+    written.
+    """
 
     DEPTH = 6
 
     def claims(self, m: Module) -> None:
         dut = WeightFifo(width=4, depth=self.DEPTH)
         unit = Unit(m, dut)
-        reserved = Signal(range(self.DEPTH + 1))  # rows that have room and are to come
+        # number of rows that are still to come, for which room is reserved
+        reserved = Signal(range(self.DEPTH + 1))
         m.d.sync += reserved.eq(reserved + dut.reserve - dut.push)
         m.d.comb += [
             dut.reserve.eq(anything(m, 1, "reserve")),
@@ -182,7 +191,8 @@ class WeightFifoHarness(Harness):
             Assume(~(dut.rows.pop & ~dut.rows.valid)),
         ]
         item = Tracked(m, enters=dut.push, word=dut.pushed, exits=dut.rows.pop, most=self.DEPTH)
-        taken = before(m, dut.rows.pop, "taken")  # the room of a row is reported a cycle later
+        # whether a row left a cycle ago: its room is reported a cycle later
+        taken = before(m, dut.rows.pop, "taken")
         is_oldest = item.follows & (item.ahead == 0) & dut.rows.valid
         shown = before(m, is_oldest, "was_oldest")
         m.d.comb += [
@@ -214,9 +224,9 @@ class WeightFifoHarness(Harness):
 
 
 class SkidBufferHarness(Harness):
-    """A harness showing that each word comes out in turn.
+    """A proof harness for the skid buffer: each word comes out in turn.
 
-    `ready` and `valid` show how many words are inside.
+    `ready` and `valid` must show how many words are inside.
     """
 
     def claims(self, m: Module) -> None:
@@ -248,7 +258,9 @@ class SkidBufferHarness(Harness):
 
 
 class DelayLineHarness(Harness):
-    """A harness showing that a word and its valid bit come out after as many moves as stages."""
+    """A proof harness for the delay line: words and valid bits come out after one move for each
+    stage.
+    """
 
     CYCLES = 4
 
@@ -261,7 +273,7 @@ class DelayLineHarness(Harness):
             dut.hold.eq(anything(m, 1, "hold")),
         ]
         follows = Signal()
-        moves = Signal(range(self.CYCLES + 1))  # moves since the chosen word went in
+        moves = Signal(range(self.CYCLES + 1))  # number of moves since the chosen word went in
         word, valid = Signal(4), Signal()
         moving = ~dut.hold
         with m.If(moving & ~follows & anything(m, 1, "choose")):

@@ -33,7 +33,10 @@ from systola.verif.kit.checkout import PACKAGE
 
 RESULTS = Path(__file__).with_name("reached.json")
 DEPTH = 12
-"""Least number of cycles in which a branch is looked for; a longer bounded proof has its own."""
+"""The least number of cycles in which a branch is looked for.
+
+A bounded proof of more cycles is searched over all of its cycles.
+"""
 SCRIPT = "read_rtlil top.il\nhierarchy -top top\nproc\nflatten\nwrite_json cone.json\n"
 _HARDWARE = PACKAGE / "hdl"
 _MARK = "branch"
@@ -44,27 +47,27 @@ _OUTPUTS = ("Q", "Y")
 
 @dataclass(frozen=True)
 class Looked:
-    """The branches and registers of a unit that its proofs look at."""
+    """A record of the branches and registers of a unit that its proofs look at."""
 
     unit: str
     branches: list[str]
-    """All branches, FILE:LINE, in hdl/."""
+    """All branches of the unit in hdl/, each as FILE:LINE."""
     unreached: list[str]
     """The branches that no proof of the unit reaches."""
     registers: int
-    """Bits of registers, in the proof with the largest share in its cone."""
+    """The number of register bits, in the proof with the largest share of them in its cone."""
     cone: int
-    """Bits among these in the cone of an assertion."""
+    """The number of these register bits on which an assertion depends."""
 
 
 def measure(proofs: Iterable[Proof], folder: Path) -> Looked:
-    """Return the branches and registers that all `proofs` of one unit look at together."""
+    """Return the branches and registers that all `proofs` of one unit together look at."""
     found = [_measure(proof, folder / str(number)) for number, proof in enumerate(proofs)]
     return reduce(joined, found)
 
 
 def joined(one: Looked, other: Looked) -> Looked:
-    """Return the branches and registers that two proofs of a unit look at together."""
+    """Return the branches and registers that two proofs of one unit together look at."""
     larger = max(one, other, key=lambda each: each.cone / max(each.registers, 1))
     left = (set(one.branches) - set(one.unreached)) | (set(other.branches) - set(other.unreached))
     branches = sorted({*one.branches, *other.branches})
@@ -86,7 +89,7 @@ def _measure(proof: Proof, folder: Path) -> Looked:
     text = rtlil.convert(top, name="top", ports=[harness.clk])
     run = run_sby(text, folder, "cover", _depth(proof))
     reached = {places[int(number)] for number in _REACHED.findall(run.stdout)}
-    # The cone is of the proof itself, without the marks.
+    # The cone is measured on the proof itself, without the cover statements.
     (folder / "top.il").write_text(rtlil.convert(proof.harness(inductive=False), name="top"))
     (folder / "cone.ys").write_text(SCRIPT)
     subprocess.run(
@@ -104,7 +107,7 @@ def _depth(proof: Proof) -> int:
 
 
 def _mark(fragment: Fragment, places: list[str]) -> None:
-    """Put a cover statement into each branch of a unit, and note the branch in `places`."""
+    """Put a cover statement into each branch of a unit, and append its place to `places`."""
     for domain, statements in fragment.statements.items():
         fragment.statements[domain] = type(statements)(
             each for old in statements for each in _marked(old, places)
@@ -121,9 +124,9 @@ def _marked(statement: Any, places: list[str]) -> Iterator[Any]:
     for patterns, inner, place in statement.cases:
         body = [each for old in inner for each in _marked(old, places)]
         if place and Path(place[0]).is_relative_to(_HARDWARE):
-            cover = Cover(AnySeq(1))  # AnySeq: covers with equal conditions would be merged
+            cover = Cover(AnySeq(1))  # with AnySeq, as covers with equal conditions would be merged
             cover.src_loc = (_MARK, len(places))
-            cover._MustUse__used = True  # a fragment marks those that it was made with
+            cover._MustUse__used = True  # a fragment marks the covers that it was made with as used
             places.append(f"{Path(place[0]).relative_to(_HARDWARE.parent)}:{place[1]}")
             body.append(cover)
         cases.append((patterns, body, place))
@@ -131,7 +134,7 @@ def _marked(statement: Any, places: list[str]) -> Iterator[Any]:
 
 
 def cone_of(module: dict[str, Any]) -> tuple[int, int]:
-    """Return how many bits of registers of hdl/ a flat module has, and how many are in the cone.
+    """Return how many bits of hdl/ registers a flat module has, and how many are in the cone.
 
     `module` is in the JSON of Yosys. The cone has all bits on which an assertion depends.
     """
@@ -172,21 +175,23 @@ def cone_of(module: dict[str, Any]) -> tuple[int, int]:
 
 
 def stored(path: Path = RESULTS) -> dict[str, Looked]:
-    """Return the stored results by unit; units without a proof are left out."""
+    """Return the stored coverage results by unit; units without a proof are left out."""
     content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     units = {proof.unit for proof in PROOFS}
     return {each["unit"]: Looked(**each) for each in content if each["unit"] in units}
 
 
 def store(looked: Looked, path: Path = RESULTS) -> None:
-    """Store a result; it replaces an older one of the unit."""
+    """Store a unit's coverage result in place of an older one."""
     results = stored(path) | {looked.unit: looked}
     text = json.dumps([asdict(results[unit]) for unit in sorted(results)], indent=1)
     path.write_text(text + "\n", encoding="utf-8")
 
 
 def sums() -> tuple[int, int, int, int]:
-    """Return reached branches, all branches, bits of registers in cones and all, over all units."""
+    """Return sums over all units: reached branches, all branches, register bits in cones, all
+    bits.
+    """
     found = stored().values()
     branches = sum(len(looked.branches) for looked in found)
     return (
@@ -198,7 +203,7 @@ def sums() -> tuple[int, int, int, int]:
 
 
 def reached_table() -> str:
-    """Return the results by unit as Markdown, and their sums."""
+    """Return a Markdown table of the coverage of each unit, and the sums."""
     rows = [
         (
             f"`{looked.unit}`",
@@ -214,7 +219,7 @@ def reached_table() -> str:
 
 
 def main() -> int:
-    """Measure the proofs, print and store the results; return the exit status."""
+    """Measure the coverage of the proofs, print and store the results; return the exit status."""
     parser = OneLineParser(prog="make formal-coverage", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help="a part of a unit's name")
     parser.add_argument("--jobs", type=whole_number(1), default=1, help="units at a time")

@@ -21,11 +21,13 @@ from systola.verif.formal.harness import (
 from systola.verif.formal.proof import Fault, Proof
 
 PORT = NarrowPort(address_bits=3, bus_bytes=1, word_bytes=2, max_burst_beats=3)
-"""Port of a core, on a memory of two bytes a word."""
+"""A core's port to a shared memory with words of two bytes."""
 
 
 class RoundRobinHarness(Harness):
-    """A harness with any requests, one of which is not withdrawn."""
+    """A proof harness for the round-robin choice, with any requests, one of which is not
+    withdrawn.
+    """
 
     COUNT = 4
 
@@ -52,8 +54,10 @@ class RoundRobinHarness(Harness):
             Assert(others < self.COUNT),
         ]
         behind = unit.inside("later_requesters")
-        before = Signal(range(self.COUNT + 1))  # number of requests before the last grant
-        way = Signal(range(self.COUNT))  # distance to it from the next in turn
+        # number of requesters up to the last one that was granted
+        before = Signal(range(self.COUNT + 1))
+        # distance of the watched request from the next requester in turn
+        way = Signal(range(self.COUNT))
         m.d.comb += [
             before.eq(self.COUNT - sum((bit for bit in behind), Value.cast(0))),
             way.eq(one - before),
@@ -64,12 +68,15 @@ class RoundRobinHarness(Harness):
 
 
 class _Broadcast(Harness):
-    """A harness of two cores with any requests, and a memory that answers in order at any pace."""
+    """A weight broadcast for proofs, with any requests of two cores.
+
+    The memory answers in order, at any pace.
+    """
 
     CORES = 2
     PATIENCE = 2
     BURSTS = 8
-    """More bursts than begin within the depth of the proofs."""
+    """A number of bursts that is more than can begin within the depth of the proofs."""
 
     def unit(self, m: Module) -> WeightBroadcast:
         dut = WeightBroadcast(
@@ -91,7 +98,10 @@ class _Broadcast(Harness):
 
 
 class BroadcastHarness(_Broadcast):
-    """A harness with any request of a core, and any burst: it shows which core gets its words."""
+    """A proof harness that shows that a core gets just the words of the bursts it requested.
+
+    It follows any request of a core and any burst.
+    """
 
     def claims(self, m: Module) -> None:
         dut = self.unit(m)
@@ -100,7 +110,7 @@ class BroadcastHarness(_Broadcast):
         ends = dut.word_valid & dut.last
         asks = request.valid & request.ready
         burst = Tracked(m, enters=asks, word=request.payload, exits=ends, most=self.BURSTS)
-        own = Signal()  # a word for core 0 that ends its burst
+        own = Signal()  # whether a word for core 0 ends its burst
         m.d.comb += own.eq(ends & dut.to[0])
         asked = Tracked(
             m,
@@ -118,10 +128,10 @@ class BroadcastHarness(_Broadcast):
 
 
 class PatienceHarness(_Broadcast):
-    """A harness of a memory that takes every burst."""
+    """A proof harness that bounds a core's wait for weights if the memory takes every burst."""
 
     SOON = 2 + _Broadcast.PATIENCE + 3 * _Broadcast.CORES
-    """Cycles for which a core waits at most."""
+    """The largest number of cycles for which a core waits."""
 
     def claims(self, m: Module) -> None:
         dut = self.unit(m)
@@ -133,7 +143,10 @@ class PatienceHarness(_Broadcast):
 
 
 class ReadWidenerHarness(Harness):
-    """A harness of bursts of any place and length; the memory gives the requested words."""
+    """A proof harness for the read widener, between a narrow port and a wide memory.
+
+    Bursts have any place and length; the memory gives the requested words.
+    """
 
     ROOM = BURSTS_AHEAD * PORT.most_words
 
@@ -157,11 +170,12 @@ class ReadWidenerHarness(Harness):
         assert_stays(m, request.valid, request.ready, request.payload, "request")
         shown = Cat(bus.rdata, bus.rid, bus.rlast, Value.cast(bus.rresp))
         assert_stays(m, bus.rvalid, bus.rready, shown, "r")
-        owed = Signal(range(self.ROOM + 2))  # words
+        owed = Signal(range(self.ROOM + 2))  # number of words that were requested and have not come
         goes = request.valid & request.ready
         m.d.sync += owed.eq(owed + Mux(goes, request.payload.length + 1, 0) - dut.word_valid)
         m.d.comb += [Assume(implies(dut.word_valid, owed != 0)), Assert(owed <= self.ROOM)]
-        # The chosen burst: as many beats as requested, with its ID, each the byte of its place.
+        # The chosen burst gets as many beats as requested, with its ID, each with the byte of its
+        # place.
         beat = bus.rvalid & bus.rready
         item = Tracked(
             m,
@@ -178,7 +192,7 @@ class ReadWidenerHarness(Harness):
             Assert(implies(first & bus.rvalid, bus.rid == number)),
             Assert(implies(first & bus.rvalid, bus.rlast == (beats == length))),
         ]
-        # Words with a parity in each byte identify the byte of a beat.
+        # Low bytes are even and high bytes odd here, so that bit 0 shows which byte is in a beat.
         m.d.comb += [
             Assume(~dut.word.data[0]),
             Assume(dut.word.data[8]),
@@ -187,13 +201,14 @@ class ReadWidenerHarness(Harness):
 
 
 class WriteWidenerHarness(Harness):
-    """A harness of bursts of any place and length.
+    """A proof harness for the write widener, between a narrow port and a wide memory.
 
-    The memory takes the words of the bursts that it has accepted, at any pace.
+    Bursts have any place and length. The memory takes the words of the bursts that it has accepted,
+    at any pace.
     """
 
     MOST = 8
-    """Bursts: more than there is room for."""
+    """A number of bursts that is more than the unit has room for."""
 
     def claims(self, m: Module) -> None:
         dut = WriteWidener(port=PORT)
@@ -218,14 +233,14 @@ class WriteWidenerHarness(Harness):
         assume_stays(m, bus.wvalid, bus.wready, sent, "w")
         assert_stays(m, request.valid, request.ready, request.payload, "request")
         assert_stays(m, words.valid, words.ready, words.payload, "words")
-        # The burst of the present beats: WLAST is at the beat that AWLEN sets.
+        # In the burst of the present beats, WLAST is at the beat that AWLEN sets.
         taken = bus.wvalid & bus.wready
         length, beats = Signal(8), Signal(8)
         m.d.sync += beats.eq(Mux(taken, Mux(bus.wlast, 0, beats + 1), beats))
         with m.If(bus.awvalid & bus.awready):
             m.d.sync += length.eq(bus.awlen)
         m.d.comb += Assume(implies(taken, bus.wlast == (beats == length)))
-        # The chosen burst: its request, its time, and the bytes that it may write.
+        # The chosen burst is followed: its request, its time, and the bytes that it may write.
         enters, gone = bus.awvalid & bus.awready, words.valid & words.ready & words.payload.last
         asks = request.valid & request.ready
         granted = Signal(range(self.MOST + 1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the quick proofs of `make formal`, and that each finds the faults planted for it."""
+"""Tests that run the quick proofs of `make formal`, and that each finds its planted faults."""
 
 from pathlib import Path
 
@@ -13,13 +13,13 @@ from systola.verif.plan.selection import exhaustive, thorough
 
 QUICK = [proof for proof in PROOFS if proof.quick]
 FIRST = list({proof.harness.__module__: proof for proof in reversed(QUICK)}.values())
-"""Proofs, one of each kind: queues, bursts, masters, waiting, arithmetic.
+"""The first quick proof of each kind: queues, bursts, masters, waiting, arithmetic and so on.
 
 They are among the quick tests, with one fault for each, which shows that faults are found.
 """
 FAULTS = [(proof, fault) for proof in QUICK for fault in proof.faults]
 SOME = [proof.faults[0] for proof in FIRST]
-"""Faults in the quick tests; `make formal` looks for all."""
+"""The faults that are planted in the quick tests; `make formal` plants all."""
 
 
 def test_page_is_up_to_date() -> None:

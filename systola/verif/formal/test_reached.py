@@ -17,7 +17,10 @@ def flip_flop(output: int, data: int) -> dict[str, object]:
 
 
 def test_cone() -> None:
-    """A register that drives another one is in the cone; one that reads it is not."""
+    """Check that the cone of an assertion has a register on which it depends, through another one.
+
+    A register that only reads from the cone is not in it.
+    """
     cells = {
         "claim": {"type": "$assert", "connections": {"A": [10], "EN": ["1"]}},
         "gate": {"type": "$not", "connections": {"A": [2], "Y": [10]}},
@@ -48,7 +51,7 @@ def test_two_proofs_of_a_unit(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_proof(tmp_path: Path) -> None:
-    """All branches and registers of a skid buffer are looked at."""
+    """Check that the proof of the skid buffer looks at all of its branches and registers."""
     (proof,) = (proof for proof in PROOFS if proof.unit == "skid_buffer")
     looked = measure([proof], tmp_path)
     assert len(looked.branches) == 2 and not looked.unreached

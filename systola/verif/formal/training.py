@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs of units of training: tiles turned, tiles read from the buffer, exponent registers."""
+"""Proofs of the units for training: transposer, reader of tiles, exponent registers."""
 
 from amaranth.hdl import Array, Assert, Assume, Cat, Module, Mux, Signal, Value, signed
 
@@ -13,11 +13,14 @@ from systola.verif.formal.harness import Harness, Unit, anything, before, consta
 from systola.verif.formal.proof import Fault, Proof
 
 COLUMNS = 3
-"""Columns; not a power of two, so that counters wrap around before their ends."""
+"""The number of columns; not a power of two, so that counters wrap around before their ends."""
 
 
 class TransposerHarness(Harness):
-    """A harness that follows any byte of the tile, in any cycles in which its lines come and go."""
+    """A proof harness for the transposer, which follows any byte of a tile.
+
+    The lines of the tile come and go in any cycles.
+    """
 
     def claims(self, m: Module) -> None:
         dut = Transposer(cols=COLUMNS)
@@ -52,7 +55,10 @@ class TransposerHarness(Harness):
 
 
 class TileReaderHarness(Harness):
-    """A harness with every requested line, for any readiness, any room and any number of tiles."""
+    """A proof harness for the reader of tiles from the buffer, which checks every requested line.
+
+    The buffer is ready in any cycles; room and the number of tiles are free.
+    """
 
     def claims(self, m: Module) -> None:
         config = preset("2x2-training")
@@ -65,7 +71,7 @@ class TileReaderHarness(Harness):
         tile, row = Signal.like(dut.tiles), Signal(range(rows))
         left = Signal(len(tiles) + 1)
         line = Signal(len(first) + 1)
-        # Of two tiles of wide weights the first has the lines of even numbers.
+        # Of two tiles of wide weights, the first tile has the lines of even numbers.
         pair = Cat(0, tile[1:])
         m.d.comb += line.eq(
             first + Mux(wide, pair * rows + tile[0] + (row << 1), tile * rows + row)
@@ -93,7 +99,7 @@ class TileReaderHarness(Harness):
             Assume(~(dut.start & dut.wide & dut.tiles[0])),
             Assume(dut.line + dut.tiles * rows <= config.buffer_lines),
             Assert(dut.asks == (dut.buffer.enable & dut.buffer.ready)),
-            # A row a cycle while there is room, and no more.
+            # A row is requested in each cycle with room, and no more.
             Assert(dut.buffer.enable == (dut.room & (left != 0))),
             Assert(implies(dut.buffer.enable, dut.buffer.address == line)),
             Assert(dut.pushes == comes),
@@ -102,7 +108,10 @@ class TileReaderHarness(Harness):
 
 
 class ExponentHarness(Harness):
-    """A harness with one Measure after the other, any magnitudes, and any register after each."""
+    """A proof harness for the exponent registers, with one Measure after the other.
+
+    Magnitudes are free, and so is the register that is read after each Measure.
+    """
 
     def claims(self, m: Module) -> None:
         dut = ExponentRegisters()
@@ -140,7 +149,7 @@ class ExponentHarness(Harness):
             m.d.sync += seen.eq(largest)
         with m.If(dut.last):
             m.d.sync += [measures.eq(0), registers[about.exponent].eq(result)]
-        # The docstring requires that a Measure waits for the end of the Measure before.
+        # The unit's docstring requires that a Measure waits for the end of the Measure before.
         busy = dut.last
         later = Signal(MEASURED - 1)
         for cycle in range(MEASURED - 1):

@@ -23,24 +23,27 @@ from systola.verif.formal.harness import (
 from systola.verif.formal.proof import Fault, Proof
 
 ADDRESS = 3
-"""Bits of an address: it is only compared, and three bits separate below, at, inside and above."""
+"""The number of bits of an address in the proofs.
+
+Addresses are only compared, and three bits separate below, at, inside and above.
+"""
 DEPTH = 3
 
 
 def blocks(awaited: data.View, progress: data.View, address: Value) -> Value:
-    """Return whether an address must wait.
+    """Return whether a use of `address` must wait for the entries that mask `awaited` names.
 
-    It waits for pending entries, unless the oldest entry of its run has passed it.
+    The address waits while they are pending, unless the oldest entry of their run has passed it.
     """
     ahead = (awaited.place - progress.place)[: len(awaited.place)]
     return awaited.pending & ~((address < progress.reached) & (ahead <= awaited.run))
 
 
 class InterlockHarness(Harness):
-    """A harness of one item with its masks among others, and lists with all allowed behaviour.
+    """A proof harness for the interlock, which follows one item with its masks among others.
 
-    Only this is assumed about a list: once the chosen item no longer waits for an entry, it never
-    waits for that entry again.
+    The lists behave in any allowed way. Only this is assumed about a list: once the chosen item no
+    longer waits for an entry, it never waits for that entry again.
     """
 
     LISTS = ("first", "second")
@@ -85,11 +88,12 @@ class InterlockHarness(Harness):
         for cycle in range(2):
             ready = before(m, ready, f"ready_{cycle}") & oldest
         m.d.comb += [
-            # Safe: an offered item waits for nothing.
+            # The interlock is safe: an item that it offers waits for nothing.
             Assert(implies(oldest & dut.output.valid, clear)),
             Assert(implies(oldest & dut.output.valid, dut.output.payload == word)),
             Assert(implies(oldest & dut.oldest_valid, dut.oldest == word)),
-            # Alive: two cycles after it has become clear and the oldest, an item is offered.
+            # The interlock is alive: an item is offered two cycles after it is the oldest and
+            # clear.
             Assert(implies(ready, dut.output.valid)),
         ]
 
@@ -120,9 +124,10 @@ class InterlockHarness(Harness):
 
 
 class InFlightHarness(Harness):
-    """A harness that follows any entry of a list, and the entries of its run after it.
+    """A proof harness for a list of instructions under way, which follows any entry.
 
-    A mask that names the entry, or the last of these, protects all addresses that the entry needs.
+    It also follows the entries after it in its run. A mask that names the entry, or the last of
+    these later entries, protects all addresses that the entry needs.
     """
 
     def claims(self, m: Module) -> None:
@@ -149,20 +154,20 @@ class InFlightHarness(Harness):
         some = chosen.count != 0
         m.d.comb += [
             Assume(implies(dut.retire | dut.advance, some)),
-            # Nothing happens to an entry in the first cycles.
+            # An entry neither advances nor leaves in its first cycles.
             Assume(implies((dut.retire | dut.advance) & fresh, chosen.count != 1)),
             Assume(implies(dut.advance, dut.advance_to <= ends[dut.progress.place])),
         ]
         with m.If(dut.push):
             m.d.sync += [last_end.eq(pushed.end), ends[dut.free].eq(pushed.end)]
-        run = Signal(range(places))  # run of the youngest pushed entry
+        run = Signal(range(places))  # length of the run of the youngest pushed entry
         with m.If(dut.push):
             m.d.sync += run.eq(Mux(rises & (run != places - 1), run + 1, Mux(rises, run, 0)))
 
         needs = Signal(ADDRESS)  # the first address that the chosen entry still needs
         place = Signal(ceil_log2(DEPTH))
-        before_it = Signal(range(places))  # the run that ends with it
-        later = Signal(range(places))  # entries that rise from it
+        before_it = Signal(range(places))  # length of the run that ends with the chosen entry
+        later = Signal(range(places))  # number of later entries that continue its run
         unbroken = Signal()
         with m.If(chosen.chosen):
             m.d.sync += [
@@ -181,7 +186,7 @@ class InFlightHarness(Harness):
         longer = anything(m, ceil_log2(DEPTH), "longer")
         address = anything(m, ADDRESS, "address")
         count = chosen.count
-        # No item waits for it before it is known.
+        # No item waits for the chosen entry before the list knows it.
         followed = before(m, chosen.follows, "followed")
         known = chosen.follows & followed & before(m, followed, "followed_before")
         m.d.comb += [
@@ -200,7 +205,7 @@ class InFlightHarness(Harness):
                     address < needs,
                 )
             ),
-            # Chaining: addresses that the oldest entry has passed are free.
+            # Chaining works: addresses that the oldest entry has passed are free.
             Assert(
                 implies(
                     chosen.follows & (chosen.ahead == 0) & (address < dut.progress.reached),
@@ -215,11 +220,11 @@ class InFlightHarness(Harness):
 
 
 class ListScanHarness(Harness):
-    """A harness that follows any entry of two lists, which instructions enter and leave.
+    """A proof harness for the scan of lists of older instructions, which follows any entry.
 
-    If the entry is in the way when the scan is complete, the mask of its list names this entry or a
-    younger entry. The mask names only entries that are in the way. The run of the mask has only
-    entries that rise.
+    Instructions enter and leave two lists. If the entry is in the way when the scan is complete,
+    the mask of its list names this entry or a younger entry. The mask names only entries that are
+    in the way. The run of the mask has only entries that rise.
     """
 
     LISTS = ("first", "second")
@@ -238,7 +243,7 @@ class ListScanHarness(Harness):
             dut.watched.eq(-1),
             dut.restart.eq(pushes.any() | anything(m, 1, "restart")),
         ]
-        # An instruction is pushed once the comparison is through.
+        # An instruction is pushed only after its comparison with all entries is complete.
         fresh = before(m, dut.restart, "fresh", init=1)
         m.d.comb += Assume(implies(pushes.any(), fresh | dut.complete))
         m.d.comb += Assume(implies(pushes.any(), ~fresh))
@@ -265,7 +270,7 @@ class ListScanHarness(Harness):
         for i, name in enumerate(self.LISTS):
             youngest = Signal(Region(1), name=f"youngest_of_{name}")
             with m.If(pushes[i]):
-                # A region after an empty region does not rise.
+                # A region that comes after an empty region does not rise.
                 m.d.comb += rises.eq(
                     (pushed.walked.base >= youngest.end) & (youngest.base != youngest.end)
                 )
@@ -302,7 +307,7 @@ class ListScanHarness(Harness):
             ),
             Assert(implies(known & chosen.follows & mask.pending & in_run, chosen_rises)),
         ]
-        # Alive: without a restart all entries are compared in as many cycles as there are places.
+        # The scan is alive: without a restart it compares all entries in a cycle for each place.
         alone = ~dut.restart
         steady = alone
         for cycle in range(2 * (1 << ceil_log2(DEPTH)) + 1):
@@ -311,11 +316,11 @@ class ListScanHarness(Harness):
 
 
 class TagQueueHarness(Harness):
-    """A harness that follows any tag into the trace.
+    """A proof harness for the queue of tags, which follows any tag into the trace.
 
-    It enters in the first cycle in which no older tag is left and each of its units is done. A unit
-    is done when it has completed the work that was under way when the tag came. Two units suffice,
-    since each has registers of its own that are independent of the others.
+    The tag enters in the first cycle in which no older tag is left and each of its units is done. A
+    unit is done when it has completed the work that was under way when the tag came. Two units
+    suffice, since each has registers of its own that are independent of the others.
     """
 
     def claims(self, m: Module) -> None:
@@ -324,7 +329,7 @@ class TagQueueHarness(Harness):
         m.d.comb += [
             dut.push.eq(anything(m, 1, "push")),
             Assume(~(dut.push & dut.full)),
-            dut.tag.eq(anything(m, 2, "tag")),  # no unit reads it
+            dut.tag.eq(anything(m, 2, "tag")),  # tag with a free value, which no unit reads
             dut.units.eq(anything(m, len(Units), "units")),
             dut.retire.eq(anything(m, len(Units), "retire")),
             dut.hold.eq(anything(m, 1, "hold")),
@@ -332,7 +337,7 @@ class TagQueueHarness(Harness):
         due = []
         issues = anything(m, len(Units), "issues")
         m.d.comb += [
-            Assume(~(dut.push & issues.any())),  # one instruction a cycle
+            Assume(~(dut.push & issues.any())),  # at most one instruction comes in a cycle
             Assume((issues[2:] == 0) & (dut.units[2:] == 0)),
         ]
         item = Tracked(

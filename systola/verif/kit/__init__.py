@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package that cocotb tests share: bench of the whole machine, models, checks, programs."""
+"""The package that cocotb tests share: a bench of the whole machine, models, checks, programs."""

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that put numbers of every size, and of few bits, through the array and the lanes."""
+"""Generated programs that compute with numbers of every size, and with numbers of few bits.
+
+The numbers pass through the matrix unit's array and the lanes of the activation unit.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,9 @@ _RECTIFIERS = (Function.NONE, Function.RELU, Function.RELU6)
 
 
 def arithmetic_program(config: Config, seed: str, *, steps: int = 20) -> Image:
-    """Make a program of sums of products, and `steps` uses of the activation unit.
+    """Make a program of matrix products, then `steps` instructions of the activation unit.
 
-    Products are of int16, too, if the machine has them.
+    If the machine has int16 modes, the program has products of int16 numbers, too.
     """
     rng = random.Random(seed)
     data = np.random.default_rng(rng.getrandbits(64))
@@ -67,7 +70,7 @@ def arithmetic_program(config: Config, seed: str, *, steps: int = 20) -> Image:
             Opcode.READ_HOST_MEMORY,
             host=_DATA,
             buffer=line,
-            rows=3 * _LINES,  # results come in the last third, all of which is shown
+            rows=3 * _LINES,  # the results come in the last third, and are copied out from there
             stride=config.input_pitch,
             blocks=1,
             tail=config.rows,
@@ -112,21 +115,24 @@ def arithmetic_program(config: Config, seed: str, *, steps: int = 20) -> Image:
 
 
 class _Steps:
-    """A writer of random instructions of the activation unit; results follow the two operands."""
+    """A writer of random instructions of the activation unit on two blocks of operand lines.
+
+    The results go to the lines after the operands.
+    """
 
     def __init__(self, config: Config, rng: random.Random, line: int, row: int, entry: int):
         self._config, self._rng = config, rng
         self._line, self._row, self._entry = line, row, entry
 
     def step(self) -> list[bytes]:
-        """Return one instruction, with the instructions that it needs before it."""
+        """Return a random instruction, after the setting instructions that it needs."""
         kinds = [self._activate, self._activate, self._vector, self._vector, self._pool]
         if self._config.depthwise:
             kinds.append(self._depthwise)
         return self._rng.choice(kinds)()
 
     def _some(self) -> dict[str, int]:
-        """Return fields that all these instructions have."""
+        """Return random values of the fields that all instructions of the activation unit have."""
         rng = self._rng
         return {
             "parameter": self._entry + rng.randrange(_ENTRIES - 4),
@@ -188,11 +194,15 @@ class _Steps:
         ]
 
     def _scale(self, operand: str, wide: int) -> Iterator[tuple[str, int]]:
-        """Yield the scale of an operand, often one that leaves numbers halfway between others."""
+        """Yield multiplier and shift for an operand of Vector.
+
+        Often the scaled numbers then lie halfway between two integers.
+        """
         rng = self._rng
         if rng.random() < 0.5:
             less = rng.randint(0, 12)
-            bits = (15 if wide else 20) - less  # bits by which a number is shifted left
+            # number of bits by which an operand is shifted left before it is scaled
+            bits = (15 if wide else 20) - less
             yield f"multiplier_{operand}", 1 << (30 - less)
             yield f"shift_{operand}", min(31, bits + rng.randint(0, 8))
         else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An AXI4-Lite host in a cocotb test."""
+"""A model of a host on AXI4-Lite, for cocotb tests."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from systola.verif.kit.signals import Driven, read, read_bit
 
 
 class AxiLiteMaster:
-    """A host that reads and writes registers through the ports `<prefix>_*` of `dut`, one at a
-    time.
+    """A host that accesses registers, one at a time, through the ports `<prefix>_*` of `dut`.
 
     Either `run` or the bench calls `step` once in each cycle, after the rising edge.
     """
@@ -41,16 +40,16 @@ class AxiLiteMaster:
         self._answer = 0
         self._finished = Event()
         self.start_accepted = False
-        """Whether a START was accepted in the cycle that `step` saw last."""
+        """Whether a write of START was accepted in the cycle that `step` saw last."""
 
     async def run(self, clock: Any) -> None:
-        """Step for ever; for benches without a loop of their own."""
+        """Call `step` in every cycle for ever; this is for benches without a loop of their own."""
         while True:
             await RisingEdge(clock)
             self.step()
 
     async def write(self, offset: int, value: int) -> None:
-        """Write a register. Any answer other than OKAY is a failure."""
+        """Write a register, and fail if the unit answers anything other than OKAY."""
         self._awaddr.set(offset)
         self._wdata.set(value)
         self._wstrb.set(0xF)
@@ -61,7 +60,7 @@ class AxiLiteMaster:
         assert self._answer == 0, f"write to register 0x{offset:03x}: response {self._answer}"
 
     async def read(self, offset: int) -> int:
-        """Read a register. Any answer other than OKAY is a failure."""
+        """Read a register, and fail if the unit answers anything other than OKAY."""
         self._araddr.set(offset)
         self._finished.clear()
         for port in (self._arvalid, self._rready):
@@ -71,7 +70,9 @@ class AxiLiteMaster:
         return self._data
 
     def step(self) -> None:
-        """Read the signals of the cycle that the rising edge has just ended, and drive the next."""
+        """Read the bus signals of the cycle that the rising edge has just ended, and drive the next
+        cycle.
+        """
         waited = self._awvalid.value or self._wvalid.value
         for valid, ready in (
             (self._awvalid, self._awready),

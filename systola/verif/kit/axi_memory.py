@@ -13,10 +13,10 @@ from systola.verif.kit.signals import Driven, read, read_bit
 
 
 class AxiMemory:
-    """A memory that connects `model` to the ports `<prefix>_*` of `dut`, which must obey `rules`.
+    """A memory that connects `model` to the AXI ports `<prefix>_*` of `dut`, and checks `rules`.
 
     Either `run` or the bench calls `step` once in each cycle, after the rising edge. A port without
-    write channels is a port to read from.
+    write channels is only read from.
     """
 
     def __init__(self, dut: Any, prefix: str, model: MemoryModel, rules: AxiRules):
@@ -41,15 +41,15 @@ class AxiMemory:
         self._drive()
 
     async def run(self, clock: Any) -> None:
-        """Step for ever; for benches without a loop of their own."""
+        """Call `step` in every cycle for ever; this is for benches without a loop of their own."""
         while True:
             await RisingEdge(clock)
             self.step()
 
     def step(self, restart: bool = False) -> None:
-        """End the cycle that the rising edge has just ended, and drive the next.
+        """Sample the cycle that the rising edge has just ended, and drive the next cycle.
 
-        `restart` starts the stalls afresh in between.
+        With `restart` the model's sequence of stalls begins again between the two cycles.
         """
         out, now = self.model.outputs, Inputs()
         if read_bit(self._arvalid):
@@ -108,7 +108,9 @@ class AxiMemory:
 
 
 def _strobed(port: Any, strobe: int) -> int:
-    """Return WDATA; lanes that are not written may be unknown, and count as 0."""
+    """Return the number on port WDATA; a byte lane without its strobe may be unknown, and counts as
+    0.
+    """
     text = str(port.value)
     lanes = len(text) // 8
     for lane in range(lanes):

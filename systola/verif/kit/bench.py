@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench of the whole machine: clock, reset, host on AXI4-Lite, host and weight memory."""
+"""The cocotb bench of the whole machine: clock, reset, AXI4-Lite host, host and weight memories."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ from systola.verif.kit.signals import Driven, read_bit
 PERIOD_NS = 10
 _GUARD = HOST_PAGE_BYTES
 _FENCE = 0xA5
-"""Content of the page on either side of the host window, which the machine must not touch."""
+"""The value of each byte in the pages just below and above the host window.
+
+The machine must not touch these pages.
+"""
 
 
 def config_under_test() -> Config:
@@ -56,7 +59,7 @@ def config_under_test() -> Config:
 
 
 class TB:
-    """A bench with the machine `dut`. `await start()` before anything else.
+    """A cocotb bench around the machine `dut`; a test must call `await start()` first.
 
     `latency`, `stall` and `seed` describe the memories, see systola.sim.memory. With the same
     values, a program takes the same cycles here as in systola.sim.library.
@@ -100,7 +103,7 @@ class TB:
         self._start_time = 0.0
         self._program = 0
         self._look = Event()
-        """Event: the program has ended, or it is time to read STATUS."""
+        """Event that is set when the program has ended, or when it is time to read STATUS."""
         self._port = Lock()
 
     async def start(self) -> None:
@@ -114,21 +117,26 @@ class TB:
         cocotb.start_soon(self._run())
 
     async def write(self, register: int, value: int) -> None:
-        """Write a register."""
+        """Write a control register of the machine."""
         async with self._port:
             await self.registers.write(register, value)
 
     async def read(self, register: int) -> int:
-        """Read a register."""
+        """Read a control register of the machine."""
         async with self._port:
             return await self.registers.read(register)
 
     async def resume(self) -> None:
-        """Let the next or waiting Synchronize_Host pass."""
+        """Write RESUME, so that the waiting Synchronize_Host, or else the next one, lets the
+        program go on.
+        """
         await self.write(Register.CONTROL, Control.RESUME)
 
     async def trace(self) -> tuple[tuple[int, int], ...]:
-        """Return cycle since START and tag of the last tags, at most TRACE_DEPTH, in order."""
+        """Return the trace: a pair (cycle since START, tag) for each recent tag, oldest first.
+
+        There are TRACE_DEPTH pairs at most.
+        """
         count = await self.read(Register.TAGS)
         pairs: list[tuple[int, int]] = []
         for number in range(max(0, count - TRACE_DEPTH), count):
@@ -143,9 +151,10 @@ class TB:
         host_errors: tuple[int, int] = (0, 0),
         weight_errors: tuple[int, int] = (0, 0),
     ) -> None:
-        """Fill the memories and set all registers, so that START runs `image`.
+        """Fill the memories and set all registers, so that a write of START runs `image`.
 
-        `host_errors` and `weight_errors` are byte ranges of the windows that answer SLVERR.
+        `host_errors` and `weight_errors` are byte ranges of the host and the weight window.
+        Accesses there are answered with SLVERR.
         """
         fence = np.full(_GUARD, _FENCE, np.uint8)
         for memory, content, base, errors in (
@@ -180,8 +189,7 @@ class TB:
         limit: int = 200_000,
         on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
     ) -> RunResult:
-        """Run the program of `image` to its Halt, or to `fault`, and return the state that the host
-        sees.
+        """Run the program of `image` to its Halt, or to `fault`; return the state the host sees.
 
         When the program waits for the host, `on_wait` is called with the content of the host
         window, which it may change. Then the host writes RESUME. The test fails if the program ends
@@ -198,7 +206,7 @@ class TB:
         limit: int = 200_000,
         on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
     ) -> RunResult:
-        """Start the program that `prepare` has prepared, and run it to its end.
+        """Start the program that `prepare` has loaded, and run it to its end.
 
         The arguments and the result are the same as for `run_program`.
         """
@@ -212,7 +220,9 @@ class TB:
         limit: int = 200_000,
         on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
     ) -> RunResult:
-        """Run the prepared program to any end: for tests that check the end themselves."""
+        """Run the prepared program to any end, also to a fault, for tests that check the end
+        themselves.
+        """
         begun = time.perf_counter()
         await self.write(Register.CONTROL, Control.START)
         await self.ended(limit=limit, on_wait=on_wait)
@@ -248,7 +258,9 @@ class TB:
         limit: int = 200_000,
         on_wait: Callable[[NDArray[np.uint8]], None] | None = None,
     ) -> None:
-        """Wait for the interrupt of the program that has been started, see `run_program`."""
+        """Wait for the interrupt at the end of the program that has been started, see
+        `run_program`.
+        """
         try:
             await with_timeout(self._attend(on_wait), limit * PERIOD_NS, "ns")
         except SimTimeoutError:
@@ -257,11 +269,13 @@ class TB:
             ) from None
 
     def _state(self) -> str:
-        """Describe the state of the machine, unless it is a netlist."""
+        """Describe the state of the machine; return an empty text for a netlist, which does not
+        show it.
+        """
         if not hasattr(self.dut, PORT):
             return ""
         program = self.host.model.data[_GUARD + self._program :].tobytes()
-        bits = re.sub("[^01]", "0", str(getattr(self.dut, PORT).value))  # some may be unknown
+        bits = re.sub("[^01]", "0", str(getattr(self.dut, PORT).value))  # some bits may be unknown
         return f"\n{described(int(bits, 2), program)}"
 
     async def _attend(self, on_wait: Callable[[NDArray[np.uint8]], None] | None) -> None:
@@ -286,10 +300,11 @@ class TB:
     async def check_program(
         self, image: Image, *, fault: Fault | None = None, limit: int = 200_000
     ) -> RunResult:
-        """Run the program here and on the golden model: memory, fault, interrupts must agree.
+        """Run the program here and on the golden model, and fail unless both do the same.
 
-        The program must end at Halt, or in `fault`: if both fault alike elsewhere, nothing was
-        tested. The golden model keeps its on-chip memories between programs, as the machine does.
+        Memory, fault, interrupts and tags are compared. The program must end at Halt, or in
+        `fault`: if both models fault alike at another place, nothing was tested. The golden model
+        keeps its on-chip memories between programs, as the machine does.
         """
         expected = image.host.copy()
         outcome = self.golden.run(expected, image.weights, image.program_offset)
@@ -307,13 +322,15 @@ class TB:
         return result
 
     def _mark(self, cycle: int) -> None:
-        """Mark the first failure of a simulation, at which a waveform is looked at first."""
+        """Write the simulation time of the first failure to a file, to show where to look in a
+        waveform.
+        """
         marker = Path(os.environ[MARKER])
         if not marker.exists():
             marker.write_text(f"{int(self._start_time + cycle * PERIOD_NS)}")
 
     async def soft_reset(self, *, limit: int = 10_000) -> None:
-        """Abandon a program that runs, and wait until the machine is idle."""
+        """Abandon the running program with SOFT_RESET, and wait until the machine is idle."""
         self._started = None
         await self.write(Register.CONTROL, Control.SOFT_RESET)
         for _ in range(limit):
@@ -323,7 +340,7 @@ class TB:
         raise AssertionError("still busy long after the soft reset")
 
     async def _run(self) -> None:
-        # One loop drives all, so that the order of events is the same in every cycle.
+        # One loop drives all models, so that the order of events is the same in every cycle.
         while True:
             await RisingEdge(self.dut.clk)
             if self._started is not None and read_bit(self.dut.irq):

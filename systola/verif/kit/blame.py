@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The instruction that is the last to write a byte of the host window."""
+"""A search for the instruction that is the last to write a certain byte of the host window."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from systola.golden.machine import Machine
 from systola.golden.outcome import LimitReached
 
 _LIMIT = 100_000
-"""Largest number of instructions that are executed in the search."""
+"""The largest number of instructions that the search executes."""
 
 
 @dataclass(frozen=True)
 class Writer:
-    """A record of an instruction's number, and the row and the column of its matrix in a byte."""
+    """A record of the instruction that wrote a byte, by number, and the byte's row and column."""
 
     number: int
     row: int
@@ -30,8 +30,8 @@ class Writer:
 def last_writer(config: Config, image: Image, place: int) -> Writer | None:
     """Return the last instruction that writes byte `place` of the host window on the golden model.
 
-    The result is None if no instruction does. The result does not depend on the contents of the
-    memories.
+    The result is None if no instruction writes the byte. The result does not depend on the contents
+    of the memories.
     """
     machine = _Watched(config, place)
     with suppress(LimitReached):
@@ -40,7 +40,10 @@ def last_writer(config: Config, image: Image, place: int) -> Writer | None:
 
 
 def blame(config: Config, image: Image, place: int, cycle: int | None) -> str:
-    """Describe a wrong byte, which the machine has last written `cycle` cycles after START."""
+    """Describe which instruction should have written a wrong byte of the host window.
+
+    `cycle` is the number of cycles after START in which the machine wrote the byte last.
+    """
     writer = last_writer(config, image, place)
     if writer is None:
         text = f"no instruction writes byte 0x{place:x}"
@@ -55,7 +58,9 @@ def blame(config: Config, image: Image, place: int, cycle: int | None) -> str:
 
 
 class _Watched(Machine):
-    """A golden model that watches one byte of the host window."""
+    """A golden model that notes the last instruction that writes a certain byte of the host
+    window.
+    """
 
     def __init__(self, config: Config, place: int):
         super().__init__(config)
@@ -70,7 +75,7 @@ class _Watched(Machine):
             write(**operands)
             found = self._places(place, **operands)
             if found:
-                # The copies write block after block, or row after row.
+                # One opcode copies block after block, the alternate opcode row after row.
                 row, block, byte = max(found, key=lambda at: at[:2] if rows_first else at[1::-1])
                 self.writer = Writer(self._next - 1, row, block * self.config.cols + byte)
 
@@ -79,7 +84,10 @@ class _Watched(Machine):
     def _places(
         self, place: int, *, host: int, rows: int, stride: int, blocks: int, tail: int, buffer: int
     ) -> list[tuple[int, int, int]]:
-        """Return row, block and byte of the block that go to `place`: each block's last row."""
+        """Return row, block and byte in it of each element that a copy writes to byte `place`.
+
+        Of several rows of a block that overlap there, only the last row is returned.
+        """
         found: list[tuple[int, int, int]] = []
         for block in range(blocks):
             count = tail if block == blocks - 1 else self.config.cols

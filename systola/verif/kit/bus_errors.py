@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that uses every port, and errors on each port with their reports."""
+"""Test programs that use every bus port, and errors on each port with the expected reports."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from systola.verif.kit.images import DATA_OFFSET, make_image, random_memory, ran
 _ROWS = 8
 _OUTPUT = 2 * DATA_OFFSET
 _READS = 16
-"""Number of Read_Weights in the program for the weights."""
+"""The number of Read_Weights in the program of `weights_program`."""
 _BEHIND = 4 * DATA_OFFSET
-"""Byte offset of a program that does not fit before the data."""
+"""The byte offset of a program that is too long for the space before the data."""
 
 
 @dataclass(frozen=True)
 class BusError:
-    """A bus error: the byte ranges [low, high) of both windows that answer with it, and the fault
-    that it must cause.
+    """A bus error: the byte ranges [low, high) that answer with an error, and the resulting fault.
 
-    The first `tags` tags do not wait for a failing transfer. No later tag may be recorded.
+    The ranges are in the host window and in the weight window. The program's first `tags` tags do
+    not wait for a failing transfer. No later tag may be recorded.
     """
 
     cause: Fault
@@ -40,11 +40,11 @@ class BusError:
 
     @property
     def memories(self) -> dict[str, tuple[int, int]]:
-        """Return the arguments of a run that describe the memories."""
+        """Return the failing byte ranges as the keyword arguments of a run of the machine."""
         return {"host_errors": self.host_errors, "weight_errors": self.weight_errors}
 
     def late(self, before: int) -> BusError:
-        """Return the same error for a program with `before` more instructions at its beginning."""
+        """Return this error for a program that has `before` more instructions at its beginning."""
         errors = self.host_errors
         if self.cause == Fault.FETCH_ERROR:
             start = _BEHIND + before * INSTRUCTION_BYTES
@@ -52,7 +52,9 @@ class BusError:
         return replace(self, pc=before + self.pc, host_errors=errors)
 
     def check(self, image: Image, result: RunResult) -> None:
-        """Fail unless a machine has reported the error after `busy_program`, and kept its data."""
+        """Fail unless a machine that ran `busy_program` has reported this error, and kept its
+        data.
+        """
         _check(image, result, Status.FAULT, FaultReport(self.cause, self.pc, 0))
         tags = [tag for _, tag in result.tags]
         assert tags == list(range(len(tags))), f"tags {tags}"
@@ -66,11 +68,14 @@ BUS_ERRORS = (
     BusError(Fault.FETCH_ERROR, 32, host_errors=(512, 640)),
     BusError(Fault.FETCH_ERROR, 0, host_errors=(0, 128)),
 )
-"""Errors of `busy_program`."""
+"""All bus errors that tests cause while a machine runs `busy_program`."""
 
 
 def errors_at_the_end(config: Config) -> list[BusError]:
-    """Return errors of `busy_program` in which only the last row fails, and so the whole copy."""
+    """Return bus errors for `busy_program` in which only the last row of a copy fails.
+
+    The whole copy then counts as failed.
+    """
     last = (_ROWS - 1) * _stride(config), _ROWS * _stride(config)
 
     def at(start: int) -> tuple[int, int]:
@@ -84,8 +89,8 @@ def errors_at_the_end(config: Config) -> list[BusError]:
 
 @dataclass(frozen=True)
 class Silence:
-    """A silence: byte ranges of the windows, [low, high), without an answer, and the port that
-    waits.
+    """A silence: the byte ranges [low, high) that do not answer, and the bus port that waits for
+    them.
     """
 
     port: BusPort
@@ -94,11 +99,13 @@ class Silence:
 
     @property
     def memories(self) -> dict[str, tuple[int, int]]:
-        """Return the arguments of a run that describe the memories."""
+        """Return the silent byte ranges as the keyword arguments of a run of the machine."""
         return {"host_silence": self.host_silence, "weight_silence": self.weight_silence}
 
     def check(self, image: Image, result: RunResult) -> None:
-        """Fail unless a machine has reported the silence after `busy_program` and kept its data."""
+        """Fail unless a machine that ran `busy_program` reported a timeout of the port, and kept
+        its data.
+        """
         report = FaultReport(Fault.BUS_TIMEOUT, 0, self.port)
         _check(image, result, Status.BUSY | Status.FAULT, report)
 
@@ -109,7 +116,7 @@ SILENCES = (
     Silence(BusPort.HOST_WRITE, host_silence=(_OUTPUT, _OUTPUT + 64)),
     Silence(BusPort.WEIGHT_READ, weight_silence=(0, 1 << 20)),
 )
-"""Silences in `busy_program`: data, instructions, results and weights."""
+"""Missing answers for `busy_program`, one each at data, instructions, results and weights."""
 
 
 def _check(image: Image, result: RunResult, status: Status, fault: FaultReport) -> None:
@@ -124,7 +131,7 @@ def _stride(config: Config) -> int:
 
 
 def busy_program(config: Config, seed: int, *, before: int = 0) -> Image:
-    """Make a program of copies in and out, weights and a product, on random data.
+    """Make a program on random data that copies in, multiplies with weights, and copies out.
 
     `before` NOPs come first. Tags that wait for the copies and the product come last.
     """
@@ -143,7 +150,8 @@ def busy_program(config: Config, seed: int, *, before: int = 0) -> Image:
                 (Unit.HOST_READER, Unit.MATRIX_UNIT, Unit.HOST_WRITER, Unit.HOST_WRITER)
             )
         ],
-        *[encode(Opcode.NOP)] * 24,  # Halt is the first instruction of another fetch
+        # with these NOPs, Halt is the first instruction of another fetch
+        *[encode(Opcode.NOP)] * 24,
         encode(Opcode.HALT),
     ]
     pages = 4 + -(-len(program) * INSTRUCTION_BYTES // HOST_PAGE_BYTES)
@@ -156,10 +164,10 @@ def busy_program(config: Config, seed: int, *, before: int = 0) -> Image:
 
 
 def weights_program(config: Config, seed: int) -> tuple[Image, list[BusError]]:
-    """Make a program of many Read_Weights, each followed by a product, and an error for each.
+    """Make a program of many Read_Weights, each followed by a product, and a bus error for each.
 
-    Numbers of tiles are such that some bursts are the last of their instruction, and others are
-    not. Each error is an error of the last tile alone.
+    The numbers of tiles are such that some bursts are the last of their Read_Weights, and others
+    are not. Each bus error hits the last tile of a Read_Weights alone.
     """
     rng = np.random.default_rng(seed)
     burst = config.max_burst_beats * config.weight_bus_bytes // config.tile_bytes or 1

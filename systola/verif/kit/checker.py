@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of valid/ready streams and of AXI, checked in every cycle; a breach fails the test."""
+"""Checkers of valid/ready streams and of AXI buses; a broken rule in any cycle fails the test."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _INCR = 1
 
 
 class StreamRules:
-    """A rule of streams: VALID stays high, and the payload equal, until READY."""
+    """A checker of the rule of streams: VALID and payload stay unchanged until READY."""
 
     def __init__(self, name: str):
         self._name = name
         self._held: object | None = None
 
     def observe(self, payload: object | None, ready: bool) -> None:
-        """Check one cycle: `payload` is the payload if VALID is high, else None."""
+        """Check one cycle of the stream; `payload` is None in a cycle in which VALID is low."""
         if self._held is not None:
             assert payload is not None, f"{self._name}: VALID fell before READY"
             assert payload == self._held, f"{self._name}: payload changed before READY"
@@ -31,7 +31,10 @@ class StreamRules:
 
 
 class StreamChecker:
-    """A checker of StreamRules on stream `name` of `dut`: ports name__valid, __ready, __payload."""
+    """A checker of StreamRules on stream `name` of `dut`.
+
+    The stream's ports are called name__valid, name__ready and name__payload.
+    """
 
     def __init__(self, dut: Any, name: str):
         self._valid = getattr(dut, f"{name}__valid")
@@ -40,7 +43,7 @@ class StreamChecker:
         self._rules = StreamRules(name)
 
     async def run(self, clock: Any) -> None:
-        """Check for ever; start it with cocotb.start_soon after reset."""
+        """Check every cycle for ever; start this with cocotb.start_soon after the reset."""
         while True:
             await RisingEdge(clock)
             valid = read_bit(self._valid)
@@ -49,7 +52,7 @@ class StreamChecker:
 
 @dataclass(frozen=True)
 class Address:
-    """A record of the signals of AR or AW."""
+    """A record of the signals of one address on the AXI channels AR or AW."""
 
     address: int
     length: int
@@ -59,7 +62,7 @@ class Address:
 
     @property
     def end(self) -> int:
-        """Address after the last byte."""
+        """The address after the last byte of the burst."""
         return self.address + ((self.length + 1) << self.size)
 
 
@@ -68,7 +71,7 @@ def _overlap(one: Address, other: Address) -> bool:
 
 
 class AxiRules:
-    """A checker of an AXI master of INCR bursts at full width: the machine's ports.
+    """A checker of one of the machine's AXI masters, which make INCR bursts at full bus width.
 
     There are further rules beside AXI's own. No burst leaves `window` (bus addresses [low, high)).
     No data is read before a write to it has been answered, or written while it is being read.
@@ -86,7 +89,7 @@ class AxiRules:
         self._beats = 0
 
     def address(self, part: str, address: Address | None, ready: bool) -> None:
-        """Check one cycle of AR or AW."""
+        """Check one cycle of the address channel AR or AW; `address` is None if VALID is low."""
         self._streams[part].observe(address, ready)
         if address is None or not ready:
             return
@@ -110,7 +113,7 @@ class AxiRules:
             assert not _overlap(address, other), f"{what}: read and write of the same bytes"
 
     def write_beat(self, beat: tuple[int, int, bool] | None, ready: bool) -> None:
-        """Check one cycle of W: data, strobe, last."""
+        """Check one cycle of the write data channel W; `beat` is data, strobe, last, or None."""
         self._streams["W"].observe(beat, ready)
         if beat is None or not ready:
             return
@@ -121,16 +124,16 @@ class AxiRules:
             self._match()
 
     def read_ended(self) -> None:
-        """Note that the last beat of the oldest read has been accepted."""
+        """Note that the master has accepted the last beat of the oldest read burst."""
         self._reads.pop(0)
 
     def write_answered(self) -> None:
-        """Note that the answer to the oldest write has been accepted."""
+        """Note that the master has accepted the answer to the oldest write burst."""
         self._writes.pop(0)
 
     @property
     def writing(self) -> bool:
-        """Whether a write has not been answered."""
+        """Whether some write burst has begun and has not been answered yet."""
         return bool(self._writes or self._bursts or self._beats)
 
     def _match(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One program on the golden model and on the C++ machine, and the comparison of the two."""
+"""A run of one program on the golden model and on the C++ machine, with a comparison of the two."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def compared_run(
     limit: int = 100_000,
     bus_timeout: int = 0,
 ) -> None:
-    """Fail unless the program ends in `fault`, or at Halt, and the machine equals the golden model.
+    """Run the program on both models; fail unless both do the same, and end in `fault` or at Halt.
 
-    Memory, fault, interrupts and tags must be equal. Both must hold the same on-chip data before,
-    and hold the same data after it. For `limit` and `bus_timeout` see Simulator.run.
+    Memory, fault, interrupts and tags must be equal. Both models must hold the same on-chip data
+    before the run, and hold the same data after it. For `limit` and `bus_timeout` see
+    Simulator.run.
     """
     expected = image.host.copy()
     outcome = golden.run(expected, image.weights, image.program_offset)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs in which one number is the count of everything: lines, rows, tiles, blocks, entries.
+"""Generated programs in which all counts are one number: lines, rows, tiles, blocks, entries.
 
-The hardware distinguishes a count of one or two from a larger one before its loop begins. So each
-bit needs a count that is wrong only in this bit.
+The hardware distinguishes a count of one or two from a larger count before its loop begins. To find
+a mistake in any bit of this decision, a test needs a count that differs only in the bit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DATA, _PARAMETERS = HOST_PAGE_BYTES, 9 * HOST_PAGE_BYTES
 
 
 def count_program(config: Config, seed: int, count: int) -> Image:
-    """Make a program in which every unit does `count` pieces of work, and shows the results."""
+    """Make a program in which each unit does `count` pieces of work; results are copied out."""
     data = np.random.default_rng(seed)
     room = min(
         config.buffer_lines // 4,
@@ -93,7 +93,7 @@ def count_program(config: Config, seed: int, count: int) -> Image:
         ),
     ]
     show(2 * count)
-    # Two rows of `count` blocks, with a gap between them: each block for itself.
+    # Copy two rows of `count` blocks, with a gap between the rows: each block by itself.
     host_of_gaps = next(outputs)
     copy = {"rows": 2, "blocks": count}
     words += [
@@ -111,7 +111,7 @@ def count_program(config: Config, seed: int, count: int) -> Image:
             Opcode.WRITE_HOST_MEMORY,
             **lines_out(config, host=host_of_gaps + 3 * step, line=2 * count, rows=2 * count),
         ),
-        # `count` rows with a gap between them.
+        # Copy `count` rows of one block, with a gap between them.
         encode(
             Opcode.READ_HOST_MEMORY,
             **{"host": _DATA, "buffer": 3 * count, "rows": count, "blocks": 1},
@@ -122,7 +122,7 @@ def count_program(config: Config, seed: int, count: int) -> Image:
             **lines_out(config, host=host_of_gaps + 5 * step, line=3 * count, rows=count),
         ),
     ]
-    # Two rows with `count` blocks side by side; the last block of each is cut.
+    # Copy two rows with `count` blocks side by side; the last block of each row is cut.
     copy["tail"] = 1
     words += [
         encode(

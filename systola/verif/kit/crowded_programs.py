@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of short instructions that wait for one another, after long ones that fill the queues.
+"""Generated programs of short instructions that wait for one another, after long instructions.
 
-All of them use the same few lines and rows, on both sides of an address at which many bits change.
-So each place in a list of instructions under way, and each bit of its addresses, stops another.
-Several instructions of a kind follow one another, so that the lists of their unit are full.
+The long instructions fill the queues. All instructions use the same few lines and rows, on both
+sides of an address at which many bits change. So each place in a list of instructions under way,
+and each bit of its addresses, stops another instruction. Several instructions of a kind follow one
+another, so that the lists of their unit are full.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from systola.verif.kit.images import (
 
 _LINES = _ROWS = 24
 _LONG = 12
-"""Least number of lines or rows of a long instruction."""
+"""The least number of lines or rows of a long instruction."""
 _ENTRIES = 4
 _TABLES = 2
 _TILES = 4
 _IN_A_ROW = 5
-"""Instructions of a kind in a row, one more than the lists have places."""
+"""The number of instructions of a kind in a row: one more than the lists have places."""
 _OUTPUT, _DATA, _PARAMETERS, _SHOWN, _PROGRAM = (HOST_PAGE_BYTES * page for page in range(5))
 _PAGES = 7
 
 
 def crowded_program(config: Config, seed: str, *, instructions: int = 170) -> Image:
-    """Make a program of at least `instructions` instructions, which shows all data at its end.
+    """Make a program of at least `instructions` instructions that copies out all data at its end.
 
-    It reads only data that it has written.
+    The program reads only data that it has written.
     """
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
@@ -70,13 +71,13 @@ class _Writer:
         self.words: list[bytes] = []
 
     def _around(self, size: int, used: int) -> int:
-        """Return the start of `used` cells of a memory that lie on both sides of a power of two."""
+        """Return the first of `used` cells of a memory that lie on both sides of a power of two."""
         bits = size.bit_length()
         middle = 1 << self._rng.randrange(min(used.bit_length(), bits - 1), bits)
         return max(0, min(middle - self._rng.randrange(1, used), size - used))
 
     def begin(self) -> None:
-        """Give a value to all cells that are read later."""
+        """Write instructions that give a value to all on-chip cells that are read later."""
         self._emit(Opcode.LOAD_PARAMETERS, host=_PARAMETERS, parameter=self._entry, count=_ENTRIES)
         for table in range(self._tables):
             self._emit(Opcode.LOAD_TABLE, host=_DATA, table=table)
@@ -84,7 +85,7 @@ class _Writer:
         self._multiply(self._line, self._row, _ROWS, accumulate=0)
 
     def step(self) -> None:
-        """Write an instruction of any unit, or several of a kind."""
+        """Write one random instruction of any unit, or several of the same kind."""
         steps = (
             *(self._some_read, self._some_read, self._some_write, self._some_write),
             *(self._some_product, self._some_product, self._activate, self._activate),
@@ -97,7 +98,9 @@ class _Writer:
             step()
 
     def end(self) -> None:
-        """Show lines and rows, the lines up to the end of a page."""
+        """Write copies of lines and rows to host memory; the copied lines end at the end of a
+        page.
+        """
         size = _LINES * self._config.output_pitch
         self._write(_SHOWN + HOST_PAGE_BYTES - size, self._line, _LINES)
         self._emit(
@@ -115,7 +118,7 @@ class _Writer:
         self.words.append(encode(opcode, **operands))
 
     def _size(self, most: int) -> int:
-        """Return a size that is mostly small."""
+        """Return a random number of lines or rows, mostly 1 or 2, now and then more."""
         rng = self._rng
         return min(
             most, rng.randint(_LONG, 2 * _LONG) if rng.random() < 0.15 else rng.choice((1, 2))
@@ -176,8 +179,9 @@ class _Writer:
         )
 
     def _how(self) -> dict[str, int]:
-        """Return the kind of results of Activate or Vector: int16, perhaps added to the old ones,
-        or a table.
+        """Return operands for the kind of results of Activate or Vector.
+
+        The results are int16, perhaps added to the old values, or come from a table.
         """
         rng = self._rng
         if self._config.wide and rng.random() < 0.6:
@@ -190,7 +194,7 @@ class _Writer:
         return {}
 
     def _apart(self, lines: int) -> list[int]:
-        """Return three places for `lines` lines, often among the first places."""
+        """Return three places for `lines` lines, without overlap, often among the first places."""
         most = _LINES // lines
         places = self._rng.sample(range(self._rng.choice((most, min(most, 5)))), 3)
         return [self._line + lines * place for place in places]
@@ -217,7 +221,7 @@ class _Writer:
         )
 
     def _walk(self) -> None:
-        """Write a Pool or Depthwise of one tap: a line becomes a line."""
+        """Write a Pool or Depthwise with a window of one tap, which makes a line of each line."""
         rng = self._rng
         rows = self._size(_LINES // 3)
         buffer, taps, destination = self._apart(rows)

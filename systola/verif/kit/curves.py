@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves as LiteRT makes them for its operators of int16, in float32."""
+"""Function tables with the values that LiteRT uses in its int16 operators, computed in float32."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _F = np.float32
 
 
 def _exact(function: Callable[[Doubles], Doubles]) -> Callable[[Floats], Floats]:
-    """Return a function of float32 that rounds once, as good mathematical libraries nearly do."""
+    """Return a float32 function that rounds only once, as good mathematical libraries nearly do."""
     return lambda x: function(x.astype(np.float64)).astype(_F)
 
 
 def _round(x: Floats) -> Floats:
-    """Round halves away from zero."""
+    """Round to the nearest integer, and halves away from zero."""
     wide = x.astype(np.float64)
     return np.copysign(np.floor(np.abs(wide) + 0.5), wide).astype(_F)
 
@@ -41,8 +41,9 @@ def _gelu_by_tanh(x: Floats) -> Floats:
 
 
 def _inverse_root(x: Floats) -> Floats:
-    """Return 1 / sqrt(x). Where x has no inverse root, return infinity, which becomes LiteRT's
-    largest code.
+    """Return 1 / sqrt(x), or infinity where x has no inverse root.
+
+    Infinity becomes LiteRT's largest code.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(x > 0, _F(1) / np.sqrt(x), _F(np.inf)).astype(_F)
@@ -56,13 +57,16 @@ CURVES: dict[str, tuple[Callable[[Floats], Floats], float, float]] = {
     "tanh": (_exact(np.tanh), 4 / 32768, 1 / 32768),
     "1 / sqrt": (_inverse_root, 4 / 32768, 8 / 32768),
 }
-"""Functions of float32 with a scale of the arguments and one of the results."""
+"""Curves by name: a function on float32, the scale of its arguments, and the scale of its
+results.
+"""
 
 
 def curve_entries(name: str, scale: float, result: float) -> NDArray[np.int16]:
-    """Return the CURVE_ENTRIES numbers of one of CURVES for codes of int16 with these scales.
+    """Return the CURVE_ENTRIES table entries of curve `name` of CURVES, for int16 codes.
 
-    An entry is the function, less half of the error in the middle of its straight line.
+    `scale` and `result` are the scales of arguments and results. Straight lines join the entries.
+    An entry is the function's value, less half of the error in the middle of its straight line.
     """
     largest = _F(result) * _F(_HIGH)
 
@@ -85,7 +89,7 @@ def curve_entries(name: str, scale: float, result: float) -> NDArray[np.int16]:
 
 
 def curve_bytes(entries: NDArray[np.int16]) -> NDArray[np.uint8]:
-    """Return the bytes of the tables of a curve, in the order of Load_Table."""
+    """Return the bytes of the hardware tables that hold a curve, in the order of Load_Table."""
     found = np.zeros(CURVE_TABLES * TABLE_BYTES, np.uint8)
     found[: 2 * CURVE_ENTRIES] = np.frombuffer(entries.astype("<i2").tobytes(), np.uint8)
     return found

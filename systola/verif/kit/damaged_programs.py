@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long random programs with one damage, late: the machine is full when it comes."""
+"""Long random programs in which a late instruction is damaged, while the machine is full of
+work.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,21 @@ from systola.verif.kit.images import make_image
 from systola.verif.kit.programs import random_program
 
 INSTRUCTIONS = 250
-"""Places of the control flow: some hundred instructions more, because places may hold several."""
+"""The number of places in a program's control flow.
+
+The program has some hundred instructions more, because a place may hold several.
+"""
 _LATE = 0.8
-"""Share of a program that is not damaged."""
+"""The share of a program, from its start on, that is never damaged."""
 _REGISTERS = 0.15
-"""Share of the programs with the damage in the value of an index register."""
+"""The share of the programs in which the value of an index register is damaged."""
 
 
 def damaged_program(config: Config, seed: str) -> Image:
-    """Make a random program in which a field of one of the last instructions has another value.
+    """Make a random program in which one field of one of the last instructions has a wrong value.
 
     The field may be an operand, the number of an index register, or the value that a Set_Register
-    computes. The program has any end, or a loop of very many passes.
+    computes. The program may end in any way, or have a loop of very many passes.
     """
     rng = random.Random(f"{config.name} {seed} damage")
     image = random_program(config, seed, instructions=INSTRUCTIONS)
@@ -50,9 +55,9 @@ def _entry(word: bytes) -> Instruction:
 
 
 def _with_another(rng: random.Random, word: bytes, entry: Instruction, field: Field) -> bytes:
-    """Return the word with another value in a field.
+    """Return the instruction word with a new value in one field.
 
-    The value differs by a bit, or is near the old one, an extreme, or any number.
+    The new value differs by a bit, or is near the old value, an extreme, or any number.
     """
     number, offset = int.from_bytes(word, "little"), entry.offset(field.name)
     most = (1 << field.width) - 1

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparisons that fail with the name and the values of a thing."""
+"""Comparisons for tests that fail with the name and both values of the compared thing."""
 
 from __future__ import annotations
 
 from typing import Any
 
 LONGEST_NUMBER = 64
-"""Bits up to which a number is shown in decimal."""
+"""The largest number of bits of a number that is shown in decimal."""
 
 
 def expect(what: str, value: Any, wanted: Any, about: object = "") -> None:
-    """Raise AssertionError unless `value` equals `wanted`, with the name of both in one line.
+    """Raise AssertionError unless `value` equals `wanted`, with the name and both values.
 
     `about` describes the place further, such as the cycle or the instruction.
     """
@@ -20,7 +20,9 @@ def expect(what: str, value: Any, wanted: Any, about: object = "") -> None:
 
 
 def shown(value: Any) -> str:
-    """Show a value: truth as 0 or 1, a long number as bytes in hexadecimal, the lowest first."""
+    """Format a value: a bool as 0 or 1, a long number as bytes in hexadecimal, the lowest byte
+    first.
+    """
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:

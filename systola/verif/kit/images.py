@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions that put a program and its data into memory."""
+"""Functions that put a program and its data into a memory image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from systola.arch.isa import Opcode, encode
 from systola.arch.registers import PROGRAM_ALIGNMENT
 
 DATA_OFFSET = HOST_PAGE_BYTES
-"""Byte offset of data in the host window of a directed test: the program has page 0."""
+"""The byte offset of the data in the host window of a directed test; the program has page 0."""
 
 
 def make_image(
@@ -25,7 +25,7 @@ def make_image(
     weights: NDArray[np.uint8] | None = None,
     program_offset: int = 0,
 ) -> Image:
-    """Make an image with the instructions `program` in a copy of `host`."""
+    """Make a memory image from a copy of `host`, with the instructions of `program` in it."""
     assert program_offset % PROGRAM_ALIGNMENT == 0
     code = b"".join(program)
     assert program_offset + len(code) <= len(host), "the program is longer than its place"
@@ -40,24 +40,24 @@ def make_image(
 
 
 def program_image(words: Sequence[bytes]) -> Image:
-    """Make an image of these instructions and a Halt, in memory of zeros; no weights."""
+    """Make an image of these instructions and a Halt, in a memory of zeros, without weights."""
     program = b"".join([*words, encode(Opcode.HALT)])
     pages = -(-len(program) // HOST_PAGE_BYTES)
     return make_image([program], host=np.zeros(pages * HOST_PAGE_BYTES, np.uint8))
 
 
 def text_image(text: str) -> Image:
-    """Make an image of assembly text and a Halt, in memory of zeros; no weights."""
+    """Make an image of assembly text and a Halt, in a memory of zeros, without weights."""
     return program_image([assemble(text)])
 
 
 def random_memory(rng: np.random.Generator, pages: int) -> NDArray[np.uint8]:
-    """Return a host window of random bytes."""
+    """Return random bytes for `pages` pages of the host window."""
     return rng.integers(0, 256, pages * HOST_PAGE_BYTES, dtype=np.uint8)
 
 
 def random_tiles(rng: np.random.Generator, config: Config, count: int) -> NDArray[np.uint8]:
-    """Return a weight window of random tiles, padding included."""
+    """Return random bytes for `count` weight tiles, padding included."""
     return rng.integers(0, 256, count * config.tile_bytes, dtype=np.uint8)
 
 
@@ -69,7 +69,10 @@ def parameter_entry(
     left: NDArray[np.uint8],
     right: NDArray[np.uint8],
 ) -> NDArray[np.uint8]:
-    """Return one entry for Load_Parameters; the arguments are arrays of one value a channel."""
+    """Return the bytes of one parameter entry, in the form that Load_Parameters reads.
+
+    Each argument is an array with one value for each channel.
+    """
     pitch = config.output_pitch
     planes = np.zeros((9, pitch), np.uint8)
     planes[0:4, : config.cols] = bias.astype("<i4").view(np.uint8).reshape(-1, 4).T
@@ -79,7 +82,7 @@ def parameter_entry(
 
 
 def random_parameter_entry(rng: np.random.Generator, config: Config) -> NDArray[np.uint8]:
-    """Return an entry that maps the sums of random vectors to results that differ."""
+    """Return a parameter entry with which sums of random vectors have many different results."""
     cols = config.cols
     return parameter_entry(
         config,
@@ -91,10 +94,10 @@ def random_parameter_entry(rng: np.random.Generator, config: Config) -> NDArray[
 
 
 def varied_parameter_entry(rng: np.random.Generator, config: Config) -> NDArray[np.uint8]:
-    """Return an entry with channels of several kinds.
+    """Return a parameter entry with channels of several kinds.
 
-    Some suit sums of very different sizes, some are wholly at random. Some have numbers of few
-    bits, so that results lie halfway between two. Some have small multipliers of large sums, in
+    Some channels suit sums of very different sizes, some are wholly at random. Some have numbers of
+    few bits, so that results lie halfway between two. Some have small multipliers of large sums, in
     which every bit counts.
     """
     cols = config.cols

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of few instructions over many lines, rows, entries and tiles, and over large maps."""
+"""Generated programs of few instructions that are large: many lines, rows, entries, tiles,
+windows.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +24,16 @@ from systola.verif.kit.images import (
 _PAGES = 96
 _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (2, 34, 64))
 _HALF = _PARAMETERS - _DATA
-"""Bytes for data, for parameters, and for results."""
+"""The number of bytes for data, and as many for parameters, and for results."""
 _MOST = 400
-"""Largest number of lines, rows or tiles of an instruction."""
+"""The largest number of lines, rows or tiles of an instruction."""
 _TILES = 2 * _MOST
 
 
 def large_program(config: Config, seed: str) -> Image:
-    """Make a program with one of each kind of work, each shown in host memory.
+    """Make a program with one large instruction of each kind, and copy each result to host memory.
 
-    It reads only data that it has written.
+    The program reads only data that it has written.
     """
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
@@ -49,8 +51,9 @@ def large_program(config: Config, seed: str) -> Image:
 
 
 def longest_program(config: Config, seed: str, rows: int) -> Image:
-    """Make a program with one instruction of each unit, over `rows` lines or rows, or over all if
-    the machine has fewer.
+    """Make a program with one instruction of each unit, over `rows` lines or accumulator rows.
+
+    If the machine has fewer lines or rows, the instructions use all of them.
     """
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
@@ -80,7 +83,9 @@ class _Writer:
             self.words.append(encode(Opcode.DEBUG_TAG, **tag))
 
     def copy(self) -> None:
-        """Write copies of long rows and many rows in, and out again."""
+        """Write copies of many rows and of long rows into the buffer, and of their lines out
+        again.
+        """
         rng, config = self._rng, self._config
         most = min(_MOST, config.buffer_lines)
         blocks = rng.choice((1, 2, rng.randint(1, 40)))
@@ -88,7 +93,7 @@ class _Writer:
         line = self._place(config.buffer_lines, rows * blocks)
         self._read(line, rows, blocks)
         self._show(line, rows * blocks)
-        # Few rows, far apart.
+        # Copy two rows that lie far apart.
         bus, pitch = config.host_bus_bytes, config.input_pitch
         stride = rng.choice((1 << rng.randrange(15), rng.randrange(_HALF // 2 - pitch))) & -bus
         line = self._place(config.buffer_lines, 2)
@@ -100,7 +105,7 @@ class _Writer:
         self._show(line, 2)
 
     def product(self) -> None:
-        """Write a product of many tiles along K or N, or many vectors."""
+        """Write a MatrixMultiply with many tiles along K or N, or with many vectors."""
         rng, config = self._rng, self._config
         n_tiles = rng.choice((1, 2, rng.randint(1, min(self._entries, _MOST // 4))))
         k_tiles = rng.choice((1, 2, rng.randint(1, 40)))
@@ -130,7 +135,7 @@ class _Writer:
         self._show(result, rows * n_tiles)
 
     def vector(self) -> None:
-        """Write a Vector of many vectors of both operands."""
+        """Write a Vector instruction over many vectors of both operands."""
         rng, config = self._rng, self._config
         wide = int(config.wide and rng.random() < 0.5)
         rows = rng.randint(1, min(_MOST, config.buffer_lines // 3) >> wide)
@@ -149,7 +154,10 @@ class _Writer:
         self._show(line + 2 * lines, lines)
 
     def window(self) -> None:
-        """Write few windows on a map; only the lines that they need are written before."""
+        """Write a Pool or Convolve with few windows on a large map.
+
+        Only the map's lines that the windows need are written before.
+        """
         rng, config = self._rng, self._config
         blocks = rng.randint(1, 2)
         window = self._large_window(config.buffer_lines // (2 * blocks) - 16)
@@ -188,14 +196,14 @@ class _Writer:
         self._activate(row, window.windows, 1)
 
     def _large_window(self, lines: int) -> Window:
-        """Return a window on a map of at most `lines` lines."""
+        """Return random window settings for a map of at most `lines` lines."""
         rng = self._rng
         highest = min(12, lines.bit_length() - 1)
         height = rng.getrandbits(rng.choice((highest, rng.randint(1, highest)))) or 1
         width = min(4095, max(1, rng.randint(lines // height // 2, lines // height)))
         shape = {"height": height, "width": width, "pitch": width}
         if rng.random() < 0.3:
-            # A row of windows across the map and beyond it, in the largest steps.
+            # Choose a row of windows across the map and beyond it, in the largest steps.
             step = min(255, width)
             return Window(
                 **shape,
@@ -205,7 +213,7 @@ class _Writer:
                 left=rng.randrange(min(128, width)),
                 out_width=width // step + 1,
             )
-        # Several taps and windows at a time, or large steps, so that most of it is in the map.
+        # Choose several taps and windows, or large steps, so that most taps are in the map.
         return Window(
             **shape,
             kernel_height=rng.randint(1, 2),
@@ -221,7 +229,10 @@ class _Writer:
         )
 
     def all_units(self, rows: int) -> None:
-        """Write instructions of all units: lines in, products, results, a copy of them, and out."""
+        """Write instructions of all units on `rows` lines.
+
+        They copy lines in, multiply, activate, copy the results in the buffer, and copy them out.
+        """
         self._read(0, rows, 1)
         self.emit(Opcode.READ_WEIGHTS, tile=0, count=1)
         self.emit(
@@ -244,12 +255,14 @@ class _Writer:
         self._show(2 * rows, rows)
 
     def tags(self) -> None:
-        """Write more tags than the trace holds."""
+        """Write more Debug_Tags than the trace holds."""
         for _ in range(70):
             self.emit(Opcode.DEBUG_TAG, tag=self._rng.getrandbits(16))
 
     def _place(self, size: int, used: int) -> int:
-        """Return the start of `used` cells of a memory, often at one of its ends."""
+        """Return the first of `used` cells of a memory of `size` cells, often at one of its
+        ends.
+        """
         last = size - used
         return self._rng.choice((0, last, self._rng.randint(0, last)))
 
@@ -257,7 +270,7 @@ class _Writer:
         config = self._config
         gap = self._rng.choice((0, 0, config.host_bus_bytes))
         stride = blocks * config.input_pitch + gap
-        # The stride is small if the bytes would not suffice: rows then overlap.
+        # If the source is too small for this stride, a small stride lets the rows overlap.
         if (rows - 1) * stride + blocks * config.input_pitch > _HALF:
             stride = config.host_bus_bytes
         opcode = self._rng.choice((Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE))
@@ -270,7 +283,7 @@ class _Writer:
         )
 
     def _parameters(self, count: int) -> int:
-        """Load entries, and return their place."""
+        """Load `count` parameter entries, and return the number of the first."""
         size = PARAMETER_PLANES * self._config.output_pitch
         place = self._place(self._config.parameter_entries, count)
         host = _PARAMETERS + self._rng.randint(0, self._entries - count) * size
@@ -278,7 +291,7 @@ class _Writer:
         return place
 
     def _show(self, line: int, lines: int) -> None:
-        """Copy lines to host memory, to the place after the last lines that were copied."""
+        """Copy lines to host memory, after all lines that were copied there before."""
         self.emit(
             self._rng.choice((Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)),
             **lines_out(self._config, host=self._shown, line=line, rows=lines),

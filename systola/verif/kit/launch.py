@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launcher of a module's cocotb tests from pytest, as the environment asks.
+"""Functions with which pytest runs the cocotb tests of a module, as environment variables ask.
 
 - PRESET chooses the configuration.
 - SIM chooses one of the simulators.
@@ -25,30 +25,40 @@ from systola.verif.kit.seeds import case_seed, run_seed
 
 PREFIX = "systola.verif."
 NETLIST_MACHINE = "3x2"
-"""Machine of netlists unless PRESET chooses another: small, not square, with every instruction."""
+"""The machine that netlists are made of, unless PRESET chooses another.
+
+This preset is small, not square, and has every instruction.
+"""
 
 
 def simulators() -> list[str]:
-    """Return the simulators to test on: SIM, or all; netlists run on the quick one."""
+    """Return the simulators to test on: the one named in SIM, or all of them.
+
+    Without SIM a netlist is tested on the quickest simulator only.
+    """
     chosen = os.environ.get("SIM") or ("verilator" if chosen_netlist() else None)
     return [chosen] if chosen else list(SIMULATORS)
 
 
 def quick_simulators() -> list[str]:
-    """Return the simulators for tests that take minutes on Icarus, which runs them if SIM asks for
-    it.
+    """Return the simulators for tests that take minutes on Icarus.
+
+    Icarus is only among them if SIM asks for it.
     """
     return simulators()[:1]
 
 
 def chosen_netlist() -> Fabric | None:
-    """Return the fabric that NETLIST asks to synthesise for, if any."""
+    """Return the FPGA fabric that NETLIST asks to synthesise for; None without NETLIST."""
     chosen = os.environ.get("NETLIST")
     return Fabric(chosen) if chosen else None
 
 
 def machine_verilog(config: Config) -> str:
-    """Return module `tpu` with its state as an output, or the netlist that NETLIST asks for."""
+    """Return the Verilog of the whole machine, module `tpu`, with its state as an output.
+
+    If NETLIST is set, return the machine's netlist instead.
+    """
     from systola.sim.design import verilog_of
     from systola.sim.state import with_state
     from systola.synth.simulation_netlist import netlist_of
@@ -60,7 +70,10 @@ def machine_verilog(config: Config) -> str:
 
 
 def preset_name(default: str = "tiny") -> str:
-    """Return PRESET, else one machine for all tests on netlists, else the test's default."""
+    """Return the name of the machine to test: PRESET if it is set, or else a default.
+
+    Without PRESET all tests on netlists share one machine, and other tests use `default`.
+    """
     return os.environ.get("PRESET") or (NETLIST_MACHINE if chosen_netlist() else default)
 
 
@@ -105,7 +118,10 @@ def run_module(
     extra_env: dict[str, str] | None = None,
     options: Sequence[str] = (),
 ) -> None:
-    """Run the cocotb tests of `module` on module `top` of `verilog`; for `options` see `run`."""
+    """Run the cocotb tests of `module` on Verilog module `top` in `verilog`.
+
+    For `options` see `run`.
+    """
     full = PREFIX + module
     chosen = os.environ.get("TEST")
     names = [name for name in cocotb_tests(full) if chosen and chosen in name]

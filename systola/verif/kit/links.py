@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links of Markdown pages, to files and to headings."""
+"""A check of the links in Markdown pages, to files and to headings."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from pathlib import Path
 
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`\n]*`(?!\])")
-"""Code in a line, except for the whole text of a link."""
+"""Pattern of code in a line, except for code that is the whole text of a link."""
 
 
 def dead_links(pages: Iterable[Path]) -> Iterator[str]:
-    """Yield each link that leads to no file or to no heading; addresses of the web are passed."""
+    """Yield a message for each link that leads to no file or to no heading; web addresses are
+    skipped.
+    """
     for page in pages:
         text = _CODE.sub("", _FENCED.sub("", page.read_text(encoding="utf-8")))
         for link in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -28,7 +30,7 @@ def dead_links(pages: Iterable[Path]) -> Iterator[str]:
 
 
 def _anchors(text: str) -> set[str]:
-    """Return the anchors of a page's headings as GitHub makes them."""
+    """Return the anchors that GitHub makes for a page's headings."""
     headings = re.findall(r"^#+ +(.*?) *$", _FENCED.sub("", text), re.MULTILINE)
     plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
     return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}

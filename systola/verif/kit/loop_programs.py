@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of loops that the instruction buffer may not hold: jumps to words fetched again."""
+"""Generated programs of loops that may not fit in the instruction buffer.
+
+Their jumps then lead to instructions that must be fetched again.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from systola.verif.kit.copies import lines_out
 from systola.verif.kit.images import make_image, random_memory
 
 _EXECUTED = 1200
-"""Largest number of instructions executed."""
+"""The largest number of instructions that a program executes."""
 _LINES = 256
 _DATA, _OUTPUT, _PROGRAM = (HOST_PAGE_BYTES * page for page in (0, 1, 2))
 
@@ -42,9 +45,9 @@ class _Writer:
         self._read(_LINES)
 
     def loop(self, most: int, times: int, depth: int) -> None:
-        """Write a loop with others in it, of at most `most` instructions executed.
+        """Write a loop, perhaps with other loops in it, that executes at most `most` instructions.
 
-        All of it runs `times` times.
+        The surrounding loops run all of it `times` times.
         """
         rng = self._rng
         count = rng.randint(2, min(5, max(2, most // 30)))
@@ -58,7 +61,7 @@ class _Writer:
         self._emit(times, Opcode.END_LOOP)
 
     def _some(self, length: int, times: int) -> None:
-        """Write `length` instructions in a row."""
+        """Write `length` random steps in a row: NOPs, tags, and copies of one line."""
         rng, bus = self._rng, self._config.host_bus_bytes
         for _ in range(length):
             kind = rng.random()
@@ -67,7 +70,7 @@ class _Writer:
             elif kind < 0.8 or self._copied + times > _LINES:
                 self._emit(times, Opcode.DEBUG_TAG, tag=rng.getrandbits(16))
             else:
-                # Register 1 counts bytes, register 2 lines.
+                # Index register 1 counts bytes, register 2 lines.
                 self._read(1, times, host_register=1, buffer_register=2)
                 self._emit(times, Opcode.SET_REGISTER, register=1, value=bus, first=1)
                 self._emit(times, Opcode.SET_REGISTER, register=2, value=1, first=2)
@@ -83,7 +86,7 @@ class _Writer:
         )
 
     def end(self) -> None:
-        """Show the lines."""
+        """Copy all lines to host memory at the end of the program."""
         self._emit(
             1,
             Opcode.WRITE_HOST_MEMORY,

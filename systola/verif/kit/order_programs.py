@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs in which an instruction waits for another instruction, at each place of the list of the
-other's unit.
+"""Generated programs in which an instruction waits for an older instruction of another unit.
+
+The older instruction is at each place in its unit's list of instructions under way in turn.
 """
 
 from __future__ import annotations
@@ -24,17 +25,21 @@ from systola.verif.kit.images import (
 )
 
 PLACES = 64
-"""Number of lines, rows and entries that a program uses."""
+"""The number of lines, rows and entries that a program uses."""
 _LONG = 16
 _SHARED, _RESULTS, _LONG_ONES = 16, 32, 48
-"""First places of shared things, of results, and of long instructions, after earlier ones."""
+"""The numbers of the first cells for three uses.
+
+The uses are cells that two instructions share, results, and long instructions. The cells before
+them are for the other instructions.
+"""
 _TILES = 8
 _PARAMETERS, _DATA, _OUTPUT, _PROGRAM = (HOST_PAGE_BYTES * page for page in (0, 2, 6, 12))
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of instruction of a unit: the on-chip things that it reads and writes."""
+    """A kind of instruction: its unit, and the kinds of on-chip cells that it reads and writes."""
 
     name: str
     unit: str
@@ -54,9 +59,9 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Order:
-    """An order of two instructions: `later` waits for `earlier`, as both use a `shared` thing.
+    """A pair of instructions: `later` waits for `earlier`, because both use the same `shared` cell.
 
-    The thing is a line, a row or an entry.
+    The cell is a line, a row or an entry.
     """
 
     earlier: Kind
@@ -65,12 +70,16 @@ class Order:
 
     @property
     def name(self) -> str:
-        """Name of the order: the later kind, the earlier kind, and the thing that they share."""
+        """The name of the pair: the later kind, the earlier kind, and the kind of cell that they
+        share.
+        """
         return f"{self.later.name} behind {self.earlier.name} at one {self.shared}"
 
 
 def orders() -> Iterator[Order]:
-    """Yield all orders between two units."""
+    """Yield all pairs of kinds of two different units in which the later must wait for the
+    earlier.
+    """
     for earlier, later, shared in product(KINDS, KINDS, ("line", "row", "entry")):
         used = [(*kind.reads, kind.writes) for kind in (earlier, later)]
         written = shared in (earlier.writes, later.writes)
@@ -79,10 +88,10 @@ def orders() -> Iterator[Order]:
 
 
 def order_program(config: Config, order: Order, seed: str) -> Image:
-    """Make a program that puts the earlier instruction at each place of its list in turn.
+    """Make a program that puts the earlier instruction at each place of its unit's list in turn.
 
-    Other instructions of its unit are around it. The later instruction waits at the head of its
-    queue or in it, with others after it.
+    Other instructions of the same unit are around it. The later instruction waits at the head of
+    its queue or inside the queue, with others after it.
     """
     rng = random.Random(seed)
     data = np.random.default_rng(rng.getrandbits(64))
@@ -131,7 +140,7 @@ class _Writer:
         self.words: list[bytes] = []
 
     def begin(self) -> None:
-        """Give a value to everything."""
+        """Write instructions that give a value to all lines, rows, entries and settings in use."""
         self._emit(Opcode.LOAD_PARAMETERS, host=_PARAMETERS, parameter=0, count=self._entries)
         self._read(0, PLACES)
         self._multiply(0, 0, PLACES)
@@ -139,9 +148,9 @@ class _Writer:
         self._emit(Opcode.SYNCHRONIZE)
 
     def some(self, kind: Kind, at: dict[str, int], rows: int) -> None:
-        """Write an instruction of a kind, which reads and writes at these places.
+        """Write an instruction of the given kind, which reads and writes the cells `at`.
 
-        If it writes the thing that it reads, a line, it may write the next place instead.
+        A Vector may write the line that it reads, or the next line.
         """
         line, row, entry = at["line"], at["row"], at["entry"] % self._entries
         match kind.name:
@@ -159,7 +168,7 @@ class _Writer:
             case "activate":
                 self._activate(row, line, rows, entry)
             case _:
-                # Some write the line that they read, some only the line beside it.
+                # Some instructions write the line that they read, some only the line beside it.
                 result = line + self._rng.randrange(2) if rows == 1 else line
                 self._emit(
                     Opcode.VECTOR,
@@ -169,7 +178,7 @@ class _Writer:
                 )
 
     def end(self) -> None:
-        """Show lines and rows, and leave tags that all wait for this."""
+        """Copy lines and rows to host memory, and leave tags that all wait for these copies."""
         size = PLACES * self._config.output_pitch
         self._write(_OUTPUT + size, 0, PLACES)
         self._activate(0, 0, PLACES, 0)

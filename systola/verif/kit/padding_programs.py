@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of windows that begin outside the map, next to lines that are still being written.
+"""Generated programs of windows that begin outside the map, next to lines that are still written.
 
-A tap outside waits for no write, even if its place would be among lines that are being written.
-Only timing shows this. So the lines beside the map are written last in each program, after other
-writes that fill the lists of instructions under way.
+A tap outside the map reads nothing, so it waits for no write, even if its address would be among
+lines that are being written. Only the timing shows a needless wait. So the lines beside the map are
+written last in each program, after other writes that fill the lists of instructions under way.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from systola.verif.kit.window_uses import memory_with_entry, set_window, window_
 _WINDOWS = 12
 _TAPS = 4
 _SPARE = 40
-"""Lines beside the map, on both sides."""
+"""The number of lines beside the map, on each of its two sides."""
 _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (3, 4, 5))
 
 
 def padding_program(config: Config, seed: str) -> Image:
-    """Make a program of several such windows, with all instructions that use a window."""
+    """Make a program of windows that begin outside their map, in each instruction with windows."""
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
     host = memory_with_entry(config, data, 8, _PARAMETERS)
@@ -43,7 +43,8 @@ def padding_program(config: Config, seed: str) -> Image:
 class _Writer:
     def __init__(self, config: Config, rng: random.Random) -> None:
         self._config, self._rng = config, rng
-        # From the first line on: taps, others, lines beside the map and the map, results.
+        # The buffer's lines are, from the first on: taps, other lines, lines beside the map and the
+        # map, and results.
         self._others = _TAPS
         self._before = self._others + _SPARE
         self._results = self._before + 4 * _SPARE
@@ -55,7 +56,9 @@ class _Writer:
         self._read(0, self._results)
 
     def window(self, number: int) -> None:
-        """Write a window; the last line to be written lies before or after its map."""
+        """Write an instruction with a window, after a write to the lines just above or below its
+        map.
+        """
         rng = self._rng
         pitch = rng.randint(8, _SPARE // 2)
         height = rng.randint(2, 3)
@@ -78,7 +81,7 @@ class _Writer:
         write = rng.choice((self._read, self._read, self._copy))
         for _ in range(rng.randint(0, self._config.queue_depth)):
             write(self._others, rng.randint(4, _SPARE))
-        # A row of the map, and the row that would be beside it.
+        # The last write covers a row of the map, and the row that would be beside it.
         edge = place - pitch if above else place + (height - 1) * pitch
         write(edge, 2 * pitch)
         self.words += uses[number % len(uses)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ends of programs of a pod: as in the golden pod, or stopped with the others.
+"""Checks that each core of a pod ends as in the golden model, or is stopped with the other cores.
 
 Short programs come with the end that each core must have.
 """
@@ -20,10 +20,10 @@ from systola.sim.pod_library import PodResult
 from systola.verif.kit.images import text_image
 
 FaultFacts = tuple[Fault, int, int]
-"""Cause, instruction and address."""
+"""A fault as its cause, the number of its instruction, and its address."""
 STOPPED = (Fault.POD_STOPPED, 0, 0)
 End = tuple[tuple[str, ...], tuple[FaultFacts | None, ...]]
-"""Programs of three cores, and their ends."""
+"""The programs of three cores in assembly text, and the fault of each; None at Halt."""
 ENDS: dict[str, End] = {
     "more than a link holds": (
         ("send side=right, buffer=0, rows=17", "nop", "nop"),
@@ -93,7 +93,7 @@ ENDS: dict[str, End] = {
 
 
 def check_done(result: PodResult, outcomes: Sequence[Outcome], images: Sequence[Image]) -> None:
-    """Fail unless each core ended as in the golden model, which left `images`, without a fault."""
+    """Fail unless all cores reach Halt without a fault, with memories as in the golden `images`."""
     for core, outcome, image in zip(result.cores, outcomes, images, strict=True):
         assert outcome.fault is None
         assert core.status == Status.DONE and core.fault_cause == Fault.NONE
@@ -102,7 +102,9 @@ def check_done(result: PodResult, outcomes: Sequence[Outcome], images: Sequence[
 
 
 def check_end(result: PodResult, outcomes: Sequence[Outcome], images: Sequence[Image]) -> None:
-    """Fail unless each core ended as in the golden model, or was stopped because another failed."""
+    """Fail unless each core ends as in the golden model, or is stopped because another core
+    failed.
+    """
     if all(outcome.fault is None for outcome in outcomes):
         check_done(result, outcomes, images)
         return
@@ -113,19 +115,22 @@ def check_end(result: PodResult, outcomes: Sequence[Outcome], images: Sequence[I
     for core, outcome in zip(result.cores, outcomes, strict=True):
         expected = outcome.fault.cause if outcome.fault else Fault.NONE
         allowed = {expected, Fault.POD_STOPPED}
-        if expected == Fault.LINK_KIND:  # the core that took it may wait for another in vain
+        # the core that took wrong data may wait for another core in vain
+        if expected == Fault.LINK_KIND:
             allowed.add(Fault.LINK_TIMEOUT)
         assert core.fault_cause in allowed
         assert core.status == (Status.FAULT if core.fault_cause else Status.DONE)
 
 
 def images_of(end: End) -> list[Image]:
-    """Return the programs of one of ENDS."""
+    """Return the memory images of the programs of one of ENDS."""
     return [text_image(text) for text in end[0]]
 
 
 def check_named_end(name: str, result: PodResult, end: End, config: Config) -> None:
-    """Fail unless causes and addresses are those set by hand, also in the golden pod."""
+    """Fail unless pod and golden pod report the faults that are listed in the named entry of
+    ENDS.
+    """
     expected = list(end[1])
     golden = [
         outcome.fault and (outcome.fault.cause, outcome.fault.pc, outcome.fault.address)

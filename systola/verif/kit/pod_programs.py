@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random programs for the cores of a pod that come to their ends, and their expected results."""
+"""Random programs for the cores of a pod that all reach Halt, and their expected results."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from systola.arch.isa import LINK_OPCODES, PARAMETER_PLANES, Opcode, Operation, 
 from systola.golden.machine import Machine
 
 LINES, ROWS, ENTRIES, TILES = 40, 20, 4, 6
-"""Numbers of lines, accumulator rows, parameter entries and weight tiles in use.
+"""The numbers of lines, accumulator rows, parameter entries and weight tiles in use.
 
-They are small, so that instructions often use the same places.
+They are small, so that instructions often use the same cells.
 """
 RESULTS = 0x1000
-"""Byte offset at which the lines are written at the end; all bytes before it are read."""
+"""The byte offset at which the lines are written at the end; only bytes below it are read."""
 WINDOW = 0x4000
 PROGRAM = 0x2000
 
 
 class PodWriter:
-    """A writer of one step at a time, for one core or two.
+    """A writer of a pod's programs, which adds one random step at a time, for one core or two.
 
-    Each step is executed at once on plain machines, the `expected` ones. Lines and rows that are
-    sent are taken in the same step or, if they fit into a link, later.
+    Each step is executed at once on single golden machines, `expected`. Lines and rows that a core
+    sends are taken by its neighbour in the same step or, if they fit into a link, later.
     """
 
     def __init__(self, rng: random.Random, config: Config, cores: int) -> None:
@@ -38,7 +38,8 @@ class PodWriter:
         self.expected = [Machine(config) for _ in range(cores)]
         self.hosts = [self._bytes(WINDOW) for _ in range(cores)]
         weights = [self._bytes(TILES * config.tile_bytes) for _ in range(cores)]
-        # Weights are the same for all cores, which may read a shared memory once.
+        # In half of the pods all cores have the same weights, so that they may read a shared memory
+        # once.
         self.weights = weights[:1] * cores if rng.random() < 0.5 else weights
         self._windows = [host.copy() for host in self.hosts]
         self._links: dict[tuple[int, Side], deque[NDArray[np.generic]]] = {
@@ -52,7 +53,7 @@ class PodWriter:
             self._matrix(core, ROWS)
 
     def step(self) -> None:
-        """Write a step on one core, between two cores, or a barrier."""
+        """Write a random step: work on one core, a transfer between two cores, or a barrier."""
         core = self._rng.randrange(len(self.words))
         kind = self._rng.random()
         if kind < 0.5:
@@ -69,7 +70,9 @@ class PodWriter:
             self._rng.choice((self._matrix, self._activate, self._vector, self._copy))(core)
 
     def finish(self) -> None:
-        """Take all that is under way, write all lines to host memory, and end the programs."""
+        """Take all data that are under way in links, write all lines to host memory, and end the
+        programs.
+        """
         for core, side in self._links:
             self._take(core, side)
         pitch = self._config.output_pitch
@@ -80,7 +83,7 @@ class PodWriter:
             words.append(encode(Opcode.HALT))
 
     def images(self) -> list[Image]:
-        """Return the programs, in memories of their own."""
+        """Return a memory image for each core, with its program and data."""
         found: list[Image] = []
         for words, host, weights in zip(self.words, self.hosts, self.weights, strict=True):
             program = b"".join(words)
@@ -115,7 +118,9 @@ class PodWriter:
         self.expected[core].execute(entry, at)
 
     def _write(self, core: int, opcode: Opcode, **operands: int) -> None:
-        """Write an instruction, now and then with an index register."""
+        """Write an instruction for one core; now and then an index register supplies a part of an
+        operand.
+        """
         for name, numbers in (("buffer", (1, 2, 3)), ("accumulator", (4, 5, 6, 7))):
             if operands.get(name) and self._rng.random() < 0.2:
                 register, offset = self._rng.choice(numbers), self._rng.randint(1, operands[name])
@@ -126,7 +131,7 @@ class PodWriter:
         self.words[core].append(encode(opcode, **operands))
 
     def _region(self, size: int) -> tuple[int, int]:
-        """Return a first line or row, and a number of them."""
+        """Return a random first line or row, and a random number of lines or rows from there on."""
         rows = self._rng.randint(1, self._rng.choice((2, size // 2)))
         return self._rng.randint(0, size - rows), rows
 
@@ -144,7 +149,7 @@ class PodWriter:
             sums = self._rng.random() >= 0.5
             first, rows = self._region(ROWS if sums else LINES)
             if len(self.words) == 1:
-                # A core by itself receives nothing before it has sent all.
+                # A core that is its own neighbour receives nothing before it has sent all.
                 beats = self._config.link_row_beats if sums else self._config.link_line_beats
                 rows = min(rows, (self._config.link_beats - self._beats(core, side)) // beats)
                 if rows == 0:
@@ -157,7 +162,10 @@ class PodWriter:
                 self._write(core, Opcode.SEND, side=side, buffer=first, rows=rows)
 
     def _take(self, core: int, side: Side) -> None:
-        """Take all that core `core` has sent to that side, in other pieces than it was sent in."""
+        """Write Receives and Reduces in the neighbour for all data that `core` has sent to `side`.
+
+        The data are taken in other pieces than they were sent in.
+        """
         sent = self._links[core, side]
         taker = self._neighbour(core, side)
         machine, back = self.expected[taker], Side.LEFT if side == Side.RIGHT else Side.RIGHT
@@ -212,7 +220,7 @@ class PodWriter:
 
 
 def random_pod(rng: random.Random, config: Config, cores: int, steps: int) -> PodWriter:
-    """Make finished programs of `steps` steps."""
+    """Make random programs for all cores of a pod, with `steps` random steps and their ends."""
     assert ENTRIES * PARAMETER_PLANES * config.output_pitch <= RESULTS
     writer = PodWriter(rng, config, cores)
     for _ in range(steps):
@@ -222,7 +230,7 @@ def random_pod(rng: random.Random, config: Config, cores: int, steps: int) -> Po
 
 
 def damage(rng: random.Random, writer: PodWriter) -> None:
-    """Replace one instruction for the links by another, if there is one."""
+    """Replace one random link instruction of a core by another instruction, if the core has one."""
     words = rng.choice(writer.words)
     links = [i for i, word in enumerate(words) if word[0] in LINK_OPCODES]
     if links:

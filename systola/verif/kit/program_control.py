@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control flow of a random program: loops, index registers, and places for the rest."""
+"""The control flow of a random program: loops, index registers, and places for other
+instructions.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ from systola.arch.isa import LOOP_DEPTH, REGISTERS, Opcode
 
 _WORD = 1 << 32
 _MOST_ITERATIONS = 12
-"""Largest number of passes through one place of the program, in all loops around it together."""
+"""The largest number of passes through a place of the program, in all loops around it together."""
 _MOST_EXECUTED = 3
-"""Largest number of instructions executed for each one that was asked for."""
+"""The largest number of executed instructions, as a multiple of the requested length."""
 
 
 @dataclass
@@ -22,21 +24,20 @@ class Step:
 
     opcode: Opcode
     operands: dict[str, int] = field(default_factory=dict[str, int])
-    """Operands of Set_Register and Loop; operands of other opcodes are left to the writer."""
+    """The operands of Set_Register and Loop; operands of other opcodes are left to the writer."""
     depth: int = 0
-    """Number of loops that are open before the place."""
+    """The number of loops that are open before the place."""
     registers: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
 
 
 def random_control(
     rng: random.Random, weights: Mapping[Opcode, int], instructions: int, bus: int
 ) -> list[Step]:
-    """Return about `instructions` places; loops are closed, and each place is executed at least
-    once.
+    """Return about `instructions` places of a random program with nested loops.
 
-    `weights` are the relative numbers of the opcodes; Loop counts for itself and its End_Loop.
-    Steps of registers are often multiples of `bus` bytes. A Nop stands after the places, for the
-    registers at the end.
+    All loops are closed, and each place is executed at least once. `weights` are the relative
+    frequencies of the opcodes; Loop counts for itself and its End_Loop. Steps of registers are
+    often multiples of `bus` bytes. A Nop follows the last place, to note the registers at the end.
     """
     while True:
         steps: list[Step] = []
@@ -64,7 +65,7 @@ def _block(
         elif opcode != Opcode.LOOP and not nested:
             steps.append(Step(opcode))
         elif depth < LOOP_DEPTH:
-            # Its field comes later, when the registers are known.
+            # The final value of `count` is set later, when the registers are known.
             count = {"count": rng.choice((1, 1, 2, 2, 3)), "count_register": 0}
             if rng.random() < 0.5:
                 count["count_register"] = rng.randrange(REGISTERS)
@@ -76,12 +77,12 @@ def _block(
 
 
 def _set_register(rng: random.Random, bus: int, *, moving: bool) -> Step:
-    """Return a Set_Register that adds a step, or sets any value."""
+    """Return a Set_Register that adds a step to a register, or sets it to any value."""
     register = rng.randrange(1, REGISTERS)
     value = rng.choice((rng.randint(-4, 4), bus * rng.randint(-3, 3), 1))
     first, second = register, 0
     if moving:
-        # Upper bits vanish in an operand that is narrower than the register.
+        # These upper bits vanish in an operand that is narrower than the register.
         value += rng.choice((0, 0, 0, rng.randint(-127, 126) << 24))
     else:
         first, second = rng.choices((0, rng.randrange(REGISTERS)), k=2)
@@ -97,11 +98,12 @@ def _set_register(rng: random.Random, bus: int, *, moving: bool) -> Step:
 def _trace(steps: list[Step], most: int) -> bool:
     """Execute the control flow, note the registers at each step, and set the counts of the loops.
 
-    Returns False if a loop would not run 1 to 3 times because its count register has changed, or if
+    Return False if a loop would not run 1 to 3 times because its count register has changed, or if
     more than `most` instructions would be executed.
     """
     registers = [0] * REGISTERS
-    loops: list[list[int]] = []  # number of the Loop, iterations left
+    # for each open loop: the place of its Loop, and the iterations left
+    loops: list[list[int]] = []
     place = executed = 0
     while place < len(steps):
         step = steps[place]

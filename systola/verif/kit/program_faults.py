@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions that fault, for the middle of random programs, in loops too."""
+"""A writer of instructions that fault, for the middle of random programs, also inside loops."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ STATIC_FAULTS = tuple(
         Fault.POD_STOPPED,
     )
 )
-"""Faults that the program alone causes: no error on a bus or in a memory, and no neighbour."""
+"""Faults that a program alone causes, without an error of a bus, a memory or another core."""
 
 _READS = (Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE)
 _WRITES = (Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE)
 _OFTEN = 0.4
-"""Share of faults at a limit that LimitWriter writes."""
+"""The share of the faults at a memory limit that are written by LimitWriter."""
 
 
 def static_faults(config: Config) -> tuple[Fault, ...]:
-    """Return the faults of STATIC_FAULTS that a machine of this configuration can have."""
+    """Return the faults of STATIC_FAULTS that can occur on a machine of this configuration."""
     impossible: list[Fault] = []
     if all((config.depthwise, config.wide, config.tables, config.training, config.links)):
         impossible.append(Fault.UNAVAILABLE)
@@ -72,7 +72,8 @@ def static_faults(config: Config) -> tuple[Fault, ...]:
 class FaultWriter(SingleInstructions):
     """A writer of instructions, one of which faults: in the first pass, or a later pass of a loop.
 
-    `depth` loops are open. FETCH_WINDOW needs a program without Halt and is not done here.
+    `depth` loops are open before these instructions. FETCH_WINDOW needs a program without Halt, so
+    this class does not write it.
     """
 
     def __init__(self, writer: ProgramState, depth: int) -> None:
@@ -82,7 +83,7 @@ class FaultWriter(SingleInstructions):
         self._training = TrainingFaults(writer)
 
     def write(self, fault: Fault) -> None:
-        """Write instructions that cause `fault`."""
+        """Write instructions, one of which causes `fault`."""
         if fault in LimitWriter.FAULTS and self._rng.random() < _OFTEN:
             self._limits.write(fault)
         elif (
@@ -93,20 +94,23 @@ class FaultWriter(SingleInstructions):
             getattr(self, f"_{fault.name.lower()}")()
 
     def write_alone(self, fault: Fault) -> None:
-        """Write instructions that cause `fault`, one of ALONE, in a program without a window."""
+        """Write instructions that cause `fault`, one of ALONE, in a program that has set no
+        window.
+        """
         if self._rng.random() < 0.8:
             self._set_window()
         self.write(fault)
 
     def write_reserved(self, bit: int) -> None:
-        """Write an instruction with this bit after its end."""
+        """Write a random instruction in which the reserved bit number `bit` is set."""
         entry = self._rng.choice([entry for entry in INSTRUCTIONS if bit in _reserved(entry)])
         self._word(entry, self._anything(entry), 1 << bit)
 
     def _limit(self, opcode: Opcode, name: str, value: int, unit: int = 1) -> dict[str, int]:
-        """Return an operand with `value` in some pass.
+        """Return the operand `name` with index register, so that it has `value` in some pass of the
+        loop.
 
-        Before that pass it is less by multiples of `unit`.
+        In the passes before, the operand is less by multiples of `unit`.
         """
         modulus = 1 << BY_OPCODE[opcode].field(name).width
         late: list[tuple[int, int]] = []
@@ -127,7 +131,9 @@ class FaultWriter(SingleInstructions):
         self._writer.words.append(word)
 
     def _illegal_field(self) -> None:
-        """Write any instruction with one thing wrong; its ranges may be beyond all bounds."""
+        """Write a random instruction with one illegal field; its ranges may be beyond all
+        memories.
+        """
         rng, bus = self._rng, self._config.host_bus_bytes
         entry = rng.choice(INSTRUCTIONS)
         at = self._anything(entry)
@@ -175,12 +181,14 @@ class FaultWriter(SingleInstructions):
             self._word(entry, at, 1 << rng.choice(_reserved(entry)))
 
     def _long_tail(self, most: int) -> list[dict[str, int]]:
-        """Return a tail of more than `most` bytes, unless no field can have it."""
+        """Return operand `tail` with more than `most` bytes; return nothing if the field cannot
+        hold it.
+        """
         _, longest = BY_OPCODE[Opcode.READ_HOST_MEMORY].field("tail").range
         return [{"tail": self._rng.randint(most + 1, longest)}] if most < longest else []
 
     def _divides(self, at: dict[str, int]) -> bool:
-        """Return whether function QUOTIENT is legal for these fields of an Activate or Vector."""
+        """Return whether an Activate or Vector with these fields may have function QUOTIENT."""
         operation = at.get("operation")
         sums = operation == Operation.ADD and not at["wide_operands"]
         return (self._config.training and operation == Operation.MULTIPLY) or (
@@ -188,7 +196,7 @@ class FaultWriter(SingleInstructions):
         )
 
     def _anything(self, entry: Instruction) -> dict[str, int]:
-        """Return legal values for all fields, without index registers."""
+        """Return random legal values for all fields of an instruction, without index registers."""
         at: dict[str, int] = {}
         for field in entry.fields:
             low, high = field.range
@@ -231,7 +239,8 @@ class FaultWriter(SingleInstructions):
         )
         match opcode:
             case _ if opcode in _READS:
-                # Data read before the fault lie where no other instruction depends on them.
+                # Data that are read before the fault go to lines on which no other instruction
+                # depends.
                 self._one(opcode, **self._limit(opcode, "buffer", first), rows=size)
             case _ if opcode in _WRITES:
                 blocks = rng.randint(1, 4095)
@@ -326,7 +335,7 @@ class FaultWriter(SingleInstructions):
             opcode = rng.choice((Opcode.ACTIVATE, Opcode.VECTOR))
             tables -= CURVE_TABLES - 1
             how = {"function": Function.TABLE, "wide": 1}
-            # So the results lie in exactly the lines of the operand.
+            # With wide operands the results lie in exactly the lines of the operand.
             how |= {"wide_operands": 1} if opcode == Opcode.VECTOR else {}
         else:
             how = {} if opcode == Opcode.LOAD_TABLE else {"function": Function.TABLE}
@@ -476,7 +485,7 @@ class FaultWriter(SingleInstructions):
         opcode = rng.choice(opcodes)
         source, apart = start + rows, start + 4 * rows
         if opcode == Opcode.VECTOR:
-            # It is shifted by less than its length, or by more if there are 16-bit modes.
+            # The result is shifted by less than its length or, if the machine has int16, is longer.
             how = {"destination": source + rng.choice((-1, 1)) * rng.randint(1, rows - 1)}
             if self._config.wide and rng.random() < 0.3:
                 how = {"destination": source, "wide": 1}
@@ -496,7 +505,7 @@ class FaultWriter(SingleInstructions):
         self._one(opcode, **where)
 
     def _other_machine(self) -> None:
-        """Write a Require_Machine with one number, or several, wrong, often by a single bit."""
+        """Write a Require_Machine with one or several wrong numbers, often by a single bit."""
         rng, opcode, own = self._rng, Opcode.REQUIRE_MACHINE, self._writer.machine
         found = dict(own)
         while found == own:
@@ -524,7 +533,7 @@ ALONE = (
     *(Fault.BUFFER_RANGE, Fault.PARAMETER_RANGE, Fault.TABLE_RANGE, Fault.UNAVAILABLE),
     *(Fault.ACCUMULATOR_RANGE, Fault.WEIGHT_OVERFLOW),
 )
-"""Faults that are found without data."""
+"""Faults that the machine finds in an instruction without any data."""
 
 
 def fault_program(config: Config, seed: str, fault: Fault) -> Image:
@@ -533,16 +542,18 @@ def fault_program(config: Config, seed: str, fault: Fault) -> Image:
 
 
 def lone_faults(config: Config) -> list[tuple[Fault, Callable[[Config, str, Fault], Image]]]:
-    """Return faults that need no program around them, each with a function for its program."""
+    """Return the faults that a short program can cause, each with the function that makes the
+    program.
+    """
     alone = [(fault, fault_program) for fault in ALONE if fault in static_faults(config)]
     return [*((fault, limit_program) for fault in LimitWriter.FAULTS), *alone]
 
 
 def _reserved(entry: Instruction) -> list[int]:
-    """Return the places of the bits of an instruction that must be zero."""
+    """Return the numbers of the bits of an instruction word that must be zero."""
     return [bit for start, end in entry.reserved for bit in range(start, end)]
 
 
 def reserved_program(config: Config, seed: str, bit: int) -> Image:
-    """Make a program of one instruction with a reserved bit."""
+    """Make a program of one instruction in which reserved bit `bit` is set."""
     return program_alone(config, seed, lambda state: FaultWriter(state, 0).write_reserved(bit))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions that exceed a memory by far, or by just one line, row, entry or beat."""
+"""A writer of instructions that exceed a memory by far, or by just one line, row, entry or beat."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ _COPIES = (
 
 
 class LimitWriter(SingleInstructions):
-    """A writer of such instructions for FAULTS, with sizes that are products of large numbers."""
+    """A writer of instructions that exceed a memory, with sizes that are products of large numbers.
+
+    The faults that the instructions cause are listed in FAULTS.
+    """
 
     FAULTS = (
         *(Fault.BUFFER_RANGE, Fault.ACCUMULATOR_RANGE),
@@ -44,7 +47,9 @@ class LimitWriter(SingleInstructions):
         getattr(self, f"_{fault.name.lower()}")()
 
     def _factors(self, most: int, *bits: int) -> list[int]:
-        """Return numbers from 1 on, of at most these bits each; their product is at most `most`."""
+        """Return random numbers from 1 on, each of at most the given bits, with a product of at
+        most `most`.
+        """
         found: list[int] = []
         for width in bits:
             size = self._rng.randint(0, min(width, most.bit_length()))
@@ -54,11 +59,11 @@ class LimitWriter(SingleInstructions):
         return [min(value, (1 << width) - 1) for value, width in zip(found, bits, strict=True)]
 
     def _beyond(self, limit: int, *bits: int, unit: int = 1) -> tuple[list[int], int]:
-        """Return factors of at most `bits` bits and a start: their product times `unit` exceeds
-        `limit`.
+        """Return factors of at most `bits` bits and a start, for a region of over `limit` cells.
 
-        Either the region ends one place after the memory, or the product is a single bit, which no
-        sum may lose.
+        The region's length is the product of the factors times `unit`. Either the region ends one
+        place after the memory, or the product is a power of two beyond `limit`, which no addition
+        may lose.
         """
         if self._rng.random() < 0.5 and sum(bits) - len(bits) >= (limit // unit).bit_length():
             while True:
@@ -87,7 +92,7 @@ class LimitWriter(SingleInstructions):
                 at = self._value(opcode, "buffer", start)
                 self._one(opcode, **at, plane=plane, k_tiles=1 + blocks)
             case Opcode.ACTIVATE:
-                # The accumulators are checked first.
+                # The machine checks the accumulators before the buffer, so the sums must fit there.
                 rows, n_tiles = self._factors(config.accumulator_rows, 16, 12)
                 vectors = rows * n_tiles << wide
                 at = self._value(opcode, "buffer", max(0, lines - vectors + 1))
@@ -136,7 +141,8 @@ class LimitWriter(SingleInstructions):
             at = self._value(opcode, "accumulator", start)
             self._one(opcode, **at, n_tiles=n_tiles)
             return
-        # The lines of MatrixMultiply are checked first.
+        # The machine checks the lines of MatrixMultiply first, so the vectors must fit in the
+        # buffer.
         bits = min(16, config.buffer_lines.bit_length() - 1)
         (vectors, n_tiles), start = self._beyond(rows, bits, 12)
         at = self._value(opcode, "accumulator", start)
@@ -153,7 +159,7 @@ class LimitWriter(SingleInstructions):
             at = {"parameter": start, "destination": 1, "reduction": Reduction.AVERAGE}
             self._one(opcode, **at)
             return
-        # The limit that is checked first is not below this number of tiles or blocks.
+        # The limits that are checked first allow this number of tiles or blocks.
         (count,) = self._factors(entries, 12)
         at = self._value(opcode, "parameter", entries - count + 1)
         match opcode:
@@ -166,7 +172,9 @@ class LimitWriter(SingleInstructions):
                 self._one(opcode, **at, blocks=count, destination=count)
 
     def _weight_underflow(self) -> None:
-        """Write a use of more tiles than are queued; their number is a single bit."""
+        """Write a product that uses more weight tiles than are queued; the number is a power of
+        two.
+        """
         rng, config = self._rng, self._config
         lines, rows = (
             min(12, size.bit_length()) for size in (config.buffer_lines, config.accumulator_rows)
@@ -203,7 +211,7 @@ class LimitWriter(SingleInstructions):
             return
         reads = opcode in _COPIES[:2]
         pitch = config.input_pitch if reads else config.output_pitch
-        # The lines are checked first: there are as many as rows.
+        # The machine checks the lines first: there are as many as rows, so the rows must fit there.
         bits = min(16, config.buffer_lines.bit_length() - 1)
         (apart, stride), start = self._beyond(beats - pitch // bus, bits, 25 - bus.bit_length())
         at = self._value(opcode, "host", start * bus)
@@ -211,12 +219,12 @@ class LimitWriter(SingleInstructions):
 
 
 def limit_program(config: Config, seed: str, fault: Fault) -> Image:
-    """Make a program of one such instruction, after its window or its index register."""
+    """Make a program of one instruction that exceeds a memory, after settings that it needs."""
     return program_alone(config, seed, lambda state: LimitWriter(state).write(fault))
 
 
 def program_alone(config: Config, seed: str, write: Callable[[ProgramState], None]) -> Image:
-    """Make a program of the instructions of `write`, after Set_Register of all index registers.
+    """Make a program of the instructions that `write` adds, after a Set_Register for each register.
 
     All data are zeros.
     """

@@ -15,13 +15,13 @@ from systola.verif.kit.random_windows import pixel_window
 
 TILES = 24
 ATTEMPTS = 20
-"""Number of random draws of a value that must fit, before the attempt to draw one ends."""
+"""The number of random values that are tried, where a value must fit, before a writer gives up."""
 _RECENT = 6
 
 
 @dataclass(frozen=True)
 class Span:
-    """A part of a memory, in lines, rows, entries, tiles or bytes."""
+    """A range of a memory, counted in lines, rows, entries, tiles or bytes."""
 
     start: int
     size: int
@@ -29,24 +29,24 @@ class Span:
 
 @dataclass(frozen=True)
 class Spans:
-    """A description of the parts of each memory that a program uses."""
+    """A record of the ranges of each memory that a random program uses."""
 
     lines: Span
     accumulators: Span
     entries: Span
     shared: Span
-    """Host bytes that programs both read and write."""
+    """The host bytes that programs both read and write."""
     parameters: Span
-    """Host bytes with well-formed parameter entries."""
+    """The host bytes that hold well-formed parameter entries."""
     tables: Span
-    """Host bytes with tables."""
+    """The host bytes that hold tables."""
     window: int
-    """Bytes of the host window."""
+    """The size of the host window in bytes."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """A region of an operand: its fields, and its start at each execution of the instruction."""
+    """A region that an operand names, with the operand's fields and the start at each execution."""
 
     span: Span
     operands: dict[str, int]
@@ -54,21 +54,21 @@ class Region:
     size: int
 
     def apart(self, other: Region) -> bool:
-        """Return whether the two regions never overlap."""
+        """Return whether the two regions overlap in no execution."""
         return all(
             a + self.size <= b or b + other.size <= a
             for a, b in zip(self.starts, other.starts, strict=True)
         )
 
     def named(self, name: str, new: str) -> Region:
-        """Return the same region for another operand."""
+        """Return this region as the value of operand `new` in place of operand `name`."""
         operands = {key.replace(name, new, 1): value for key, value in self.operands.items()}
         return Region(self.span, operands, self.starts, self.size)
 
 
 @dataclass(frozen=True)
 class Outside:
-    """A state outside a loop, which the loop must leave unchanged or may return to."""
+    """A state of weight queue and window before a loop, which each pass of the loop must find."""
 
     queued: tuple[int, ...]
     window: Window | None
@@ -77,27 +77,27 @@ class Outside:
 
 @dataclass
 class ProgramState:
-    """A writer of instructions that knows the weight queue, the window and the registers."""
+    """A writer of instructions that knows the weight queue, the window and the index registers."""
 
     config: Config
     rng: random.Random
     spans: Spans
     words: list[bytes] = field(default_factory=list[bytes])
     registers: list[tuple[int, ...]] = field(default_factory=lambda: [(0,) * REGISTERS])
-    """Values of the index registers here, each time that the program comes here."""
+    """The values of the index registers at the present place, for each time that it is executed."""
     queued: deque[int] = field(default_factory=deque[int])
-    """Tiles not yet consumed of each Read_Weights."""
+    """The number of tiles not yet consumed of each Read_Weights, oldest first."""
     window: Window | None = None
-    """The window; None if none has been set, or it is not the same each time."""
+    """The present window; None if none has been set, or if passes of a loop may differ in it."""
     window_fixed: bool = False
-    """Whether this is a loop that uses the window set before it."""
+    """Whether the present loop uses the window that was set before it."""
     outside: list[Outside] = field(default_factory=list[Outside])
     recent: dict[Span, deque[Region]] = field(default_factory=dict[Span, deque["Region"]])
-    """Regions of the last few instructions."""
+    """The regions of the last few instructions in each range of a memory."""
 
     @property
     def machine(self) -> dict[str, int]:
-        """Operands of the Require_Machine that this machine accepts."""
+        """The operands of the Require_Machine that this machine accepts."""
         return {
             "rows": self.config.rows,
             "columns": self.config.cols,
@@ -106,17 +106,17 @@ class ProgramState:
         }
 
     def emit(self, opcode: Opcode, *regions: Region, **operands: int) -> None:
-        """Write an instruction with the operands of the regions and others."""
+        """Write an instruction; its operands are the fields of the regions, and `operands`."""
         for region in regions:
             operands |= region.operands
             self.recent.setdefault(region.span, deque(maxlen=_RECENT)).append(region)
         self.words.append(encode(opcode, **operands))
 
     def region(self, opcode: Opcode, name: str, span: Span, size: int, *, unit: int = 1) -> Region:
-        """Return a place for `size` lines, bytes ... within the span, often with an index register.
+        """Return a random region of `size` cells within the span, often with an index register.
 
-        The place is a multiple of `unit` from the start of the span. Often it is the place of a
-        recent instruction, or an end of the span.
+        The region starts at a multiple of `unit` from the start of the span. Often it is near the
+        region of a recent instruction, or at an end of the span.
         """
         entry = BY_OPCODE[opcode]
         modulus = 1 << entry.field(name).width
@@ -143,7 +143,10 @@ class ProgramState:
         return Region(span, operands, starts, size)
 
     def offsets(self, register: int, modulus: int) -> list[int]:
-        """Return the differences between a register's values and its first, -modulus/2 or more."""
+        """Return the difference of a register's value from its first value, for each execution.
+
+        The differences are modulo `modulus`, from -modulus/2 on.
+        """
         first = self.registers[0][register]
         half = modulus // 2
         return [(values[register] - first + half) % modulus - half for values in self.registers]
@@ -154,26 +157,26 @@ class ProgramState:
         return fits and not any(offset % unit for offset in offsets)
 
     def rows(self, limit: int) -> int:
-        """Return a number of rows; few if the program comes here often."""
+        """Return a random number of rows, which is small if the present place is executed often."""
         if len(self.registers) > 3:
             limit = min(limit, 3)
         return self.rng.choice((1, 1, min(2, limit), self.rng.randint(1, limit), min(limit, 8)))
 
     def number(self, low: int, high: int) -> int:
-        """Return a number from `low` to `high`, often `low`, `high` or zero."""
+        """Return a random number from `low` to `high`, often `low`, `high` or zero."""
         corners = [value for value in (low, 0, high) if low <= value <= high]
         if self.rng.random() < 0.15:
             return self.rng.choice(corners)
         return self.rng.randint(low, high)
 
     def queue_weights(self, count: int) -> None:
-        """Write a Read_Weights."""
+        """Write a Read_Weights of `count` tiles, and note them in the model of the weight queue."""
         self.queued.append(count)
         where = self.region(Opcode.READ_WEIGHTS, "tile", Span(0, TILES), count)
         self.emit(Opcode.READ_WEIGHTS, where, count=count)
 
     def consume(self, tiles: int) -> None:
-        """Remove tiles from the queue."""
+        """Remove tiles from the model of the weight queue, oldest first."""
         while tiles:
             used = min(tiles, self.queued[0])
             tiles -= used
@@ -184,7 +187,7 @@ class ProgramState:
     def multiply(
         self, k_tiles: int, n_tiles: int, rows: int, wide_vectors: int = 0, wide_weights: int = 0
     ) -> None:
-        """Write a MatrixMultiply."""
+        """Write a MatrixMultiply of this size with random places, and consume its tiles."""
         self.consume(k_tiles * n_tiles << wide_weights)
         opcode, spans = Opcode.MATRIX_MULTIPLY, self.spans
         lines = rows * k_tiles << wide_vectors
@@ -201,7 +204,7 @@ class ProgramState:
         )
 
     def supply(self, tiles: int) -> bool:
-        """Queue tiles until there are `tiles`; return False if this cannot be done."""
+        """Queue weight tiles until there are `tiles`; return False if the queue has no room."""
         missing = tiles - sum(self.queued)
         if missing > 0 and len(self.queued) == WEIGHT_READS_IN_FLIGHT:
             return False
@@ -216,9 +219,9 @@ class ProgramState:
     def some_window(
         self, draw: Callable[[], Window], fits: Callable[[Window], bool], windows: int
     ) -> Window | None:
-        """Return the present window or a new one with at most `windows` results that `fits`.
+        """Return the present window, or set and return a new one, with at most `windows` results.
 
-        The result is None if there is no such window.
+        The window also satisfies `fits`. The result is None if there is no such window.
         """
 
         def suits(window: Window) -> bool:
@@ -239,12 +242,12 @@ class ProgramState:
         return None
 
     def set_window(self, window: Window) -> None:
-        """Write a Set_Config_Window."""
+        """Write a Set_Config_Window for this window."""
         self.window = window
         self.emit(Opcode.SET_CONFIG_WINDOW, **vars(window))
 
     def enter_loop(self) -> None:
-        """Store the state that each pass of a loop must find."""
+        """Store the state of weight queue and window that each pass of the new loop must find."""
         self.outside.append(Outside(tuple(self.queued), self.window, self.window_fixed))
         if self.window and self.rng.random() < 0.5:
             self.window_fixed = True
@@ -252,7 +255,9 @@ class ProgramState:
             self.window = None
 
     def leave_loop(self) -> None:
-        """Leave the weight queue as the loop has found it."""
+        """Write instructions that leave the weight queue as the loop has found it, and end the
+        loop.
+        """
         outside = self.outside.pop()
         if tuple(self.queued) != outside.queued:
             if self.queued:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The writer of random instructions that are legal, within a few spans of each memory."""
+"""A writer of random legal instructions, which use only a few ranges of each memory."""
 
 from __future__ import annotations
 
@@ -24,33 +24,37 @@ from systola.verif.kit.program_state import ATTEMPTS, ProgramState
 from systola.verif.kit.random_windows import fits_packed, packed_window, pixel_window
 
 _MOST_QUEUED = 16
-"""Tiles that Read_Weights queues ahead; Convolve queues the tiles that it needs."""
+"""The number of tiles that Read_Weights queue ahead; a Convolve queues the tiles that it needs."""
 _MOST_TILES = 18
-"""Largest number of tiles of one Convolve."""
+"""The largest number of tiles that one Convolve uses."""
 _MOST_TAPS = 150
-"""Largest number of taps of a Depthwise or Pool, all windows together: each takes a cycle."""
+"""The largest number of taps of a Depthwise or Pool, all windows together; each takes a cycle."""
 _MOST_GATES = 2
-"""Largest number of vectors with SIGMOID or TANH in an instruction: each takes some 70 cycles."""
+"""The largest number of vectors of an instruction with SIGMOID or TANH.
+
+Each of these vectors takes some 70 cycles.
+"""
 _RECTIFIERS = (Function.NONE, Function.RELU, Function.RELU6)
 
 
 class ProgramWriter(ProgramState):
-    """A writer with one method for each instruction, with its name.
+    """A writer of random instructions, with a method for each opcode, called by the opcode's name.
 
     A method writes the instruction, after the instructions that it needs. It may write another, or
     none, if the instruction would not be legal.
     """
 
     def write(self, step: Step) -> None:
-        """Write the instructions of one place of the control flow."""
+        """Write the instructions for one place of the program's control flow."""
         getattr(self, step.opcode.name.lower())(**step.operands)
 
-    # Control.
+    # Methods for control instructions.
 
     def nop(self) -> None:
         """Write a few NOPs, or as many as the instruction buffer holds.
 
-        The second is frequent in a loop. Each pass then has to fetch all instructions again.
+        A full buffer of NOPs is frequent in a loop. Each pass then has to fetch all instructions
+        again.
         """
         rng, many = self.rng, self.config.instruction_buffer
         count = rng.choice((1, 1, 1, 1, 1, 1, 2, 2, 5, many))
@@ -85,7 +89,7 @@ class ProgramWriter(ProgramState):
         self.leave_loop()
         self.emit(Opcode.END_LOOP)
 
-    # Host memory.
+    # Methods for copies between host memory and the on-chip memories.
 
     def read_host_memory(self) -> None:
         self._copy(Opcode.READ_HOST_MEMORY, self.config.input_pitch, self.config.rows)
@@ -144,7 +148,7 @@ class ProgramWriter(ProgramState):
             table=self.rng.randrange(self.config.tables),
         )
 
-    # Weights and the array.
+    # Methods for weights and products of the matrix unit.
 
     def read_weights(self) -> None:
         count = self.rng.randint(1, 3)
@@ -220,7 +224,7 @@ class ProgramWriter(ProgramState):
             fill=self.number(-128, 127),
         )
 
-    # Configuration.
+    # Methods for the settings of window and scale.
 
     def set_config_window(self) -> None:
         if not self.window_fixed:
@@ -251,7 +255,7 @@ class ProgramWriter(ProgramState):
             limit=rng.choice((0, self.number(0, (1 << 15) - 1))),
         )
 
-    # The activation unit.
+    # Methods for instructions of the activation unit.
 
     def activate(self) -> None:
         rng, spans, opcode = self.rng, self.spans, Opcode.ACTIVATE
@@ -278,13 +282,13 @@ class ProgramWriter(ProgramState):
         )
 
     def _exponent(self, registers: int) -> int:
-        """Return the number of an exponent register, often none."""
+        """Return the number of a random exponent register, often 0, which stands for none."""
         if not self.config.training or self.rng.random() < 0.5:
             return 0
         return self.rng.randrange(registers)
 
     def _function(self) -> dict[str, int]:
-        """Return `function`, `table`, `wide` and `accumulate` of Activate or Vector."""
+        """Return fields `function`, `table`, `wide` and `accumulate` for an Activate or Vector."""
         rng = self.rng
         if self.config.wide and rng.random() < 0.4:
             functions = [Function.NONE, Function.NONE, Function.SIGMOID, Function.TANH]
@@ -366,7 +370,7 @@ class ProgramWriter(ProgramState):
         )
 
     def _walked(self) -> Window | None:
-        """Return a window for Depthwise and Pool."""
+        """Return a window that suits Depthwise and Pool, or None."""
         return self.some_window(
             lambda: pixel_window(self.rng),
             lambda w: w.pitch >= w.width and w.taps * w.windows <= _MOST_TAPS and w.taps <= 64,
@@ -386,7 +390,7 @@ class ProgramWriter(ProgramState):
             how["function"] = Function.QUOTIENT
         wide_operands = int(self.config.wide and rng.random() < 0.5)
         looks_up = operation in (Operation.COPY, Operation.ADD)
-        once = False  # operand b is one line, wherever it lies
+        once = False  # whether operand b is a single line, wherever it lies
         if self.config.attention and looks_up and rng.random() < 0.3:
             how["function"] = Function.QUOTIENT
             how["table"] = rng.randint(0, self.config.tables - LONG_TABLES)

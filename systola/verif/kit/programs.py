@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random programs, crowded into so few lines, rows and bytes that hazards of all kinds abound."""
+"""Random programs that use so few lines, rows and bytes that hazards of all kinds abound."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def random_program(
 ) -> Image:
     """Make a program of about `instructions` random instructions, the same for the same arguments.
 
-    It gives a value to all the state that it reads before it reads it. So it can be the first of a
-    machine or come after any other. It ends at Halt, or at `fault`, one of `static_faults` of the
-    configuration.
+    The program gives a value to all the state that it reads before it reads it. So a machine can
+    run it first, or after any other program. It ends at Halt, or at `fault`, one of `static_faults`
+    of the configuration.
     """
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
@@ -86,7 +86,7 @@ def random_program(
     _show_everything(writer)
 
     if fault == Fault.FETCH_WINDOW:
-        # There is no Halt up to the last byte of the window.
+        # Without a Halt, the program reaches the last byte of the window.
         while len(writer.words) * INSTRUCTION_BYTES % PROGRAM_ALIGNMENT:
             writer.emit(Opcode.NOP)
     else:
@@ -132,7 +132,7 @@ def _random_spans(config: Config, rng: random.Random, code_pages: int) -> Spans:
 
 
 def _fill_everything(writer: ProgramWriter) -> None:
-    """Give a value to all on-chip state that the other instructions may read."""
+    """Write instructions that give a value to all on-chip state that the program may read."""
     config, spans = writer.config, writer.spans
     lines, rows = spans.lines, spans.accumulators
     writer.emit(
@@ -164,7 +164,9 @@ def _fill_everything(writer: ProgramWriter) -> None:
 
 
 def _show_everything(writer: ProgramWriter) -> None:
-    """Write the final content of buffer and accumulators to the shared bytes."""
+    """Write instructions that copy the final content of buffer and accumulators to the shared
+    bytes.
+    """
     config, spans = writer.config, writer.spans
     host = spans.shared.start
     for activated in (False, True):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random windows on small feature maps, at all their edges and wholly beside them."""
+"""Random convolution windows on small feature maps, at all their edges and wholly beside them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ _OUT = 5
 
 
 def pixel_window(rng: random.Random) -> Window:
-    """Return a window on a map with a line for each pixel."""
+    """Return a random window on a feature map that has a buffer line for each pixel."""
     width = rng.randint(1, _SIDE)
     kernel = rng.choice(((1, 1), (2, 2), (3, 3), (rng.randint(1, 3), rng.randint(1, 5))))
     return _window(rng, width=width, pitch=width + rng.choice((0, 0, 1, 3)), kernel=kernel)
 
 
 def packed_window(rng: random.Random, size: int, channels: int) -> Window:
-    """Return a window on a map of packed channels, `size` bytes to a line, often at its limits."""
+    """Return a random window on a feature map with several pixels in a line, often at its limits.
+
+    A line has `size` bytes, a pixel `channels` bytes.
+    """
     width = rng.randint(1, 2 * _SIDE)
     most = max(1, size // channels)
     window = _window(
@@ -37,7 +40,9 @@ def packed_window(rng: random.Random, size: int, channels: int) -> Window:
 
 
 def fits_packed(window: Window, size: int, channels: int) -> bool:
-    """Return whether Convolve accepts the packed channels and a map's row ends in its lines."""
+    """Return whether Convolve accepts a window on packed channels, and the map's rows fit their
+    lines.
+    """
     return (
         window.dilation_x == 1
         and window.kernel_width * channels <= size
@@ -48,8 +53,9 @@ def fits_packed(window: Window, size: int, channels: int) -> bool:
 
 
 def _window(rng: random.Random, *, width: int, pitch: int, kernel: tuple[int, int]) -> Window:
-    """Return a window, mostly as a network has it; now and then one that only the ISA's text
-    allows.
+    """Return a random window of a size that networks use.
+
+    Now and then it has values that only the text of the instruction set allows.
     """
     height = rng.randint(1, _SIDE)
     wild = rng.random() < 0.1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bits of the registers that keep a value of the host, and a check of them."""
+"""The writable bits of the control registers, and a check that they keep their values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from systola.sim.model import VerilatedModel
 
 
 def writable_bits(config: Config) -> dict[Register, int]:
-    """Return the writable bits by register; other registers do not keep a value."""
+    """Return the writable bits of each register that keeps a value of the host."""
     high = (1 << config.address_bits - 32) - 1
     return {
         Register.IRQ_ENABLE: 0x7,
@@ -27,7 +27,7 @@ def writable_bits(config: Config) -> dict[Register, int]:
 
 
 def check_register(model: VerilatedModel, register: int, value: int) -> None:
-    """Fail unless a register has this value."""
+    """Fail unless a control register of the model has the given value."""
     found = model.read(register)
     assert found == value, f"register 0x{register:03x} is 0x{found:x}, not 0x{value:x}"
 
@@ -35,7 +35,7 @@ def check_register(model: VerilatedModel, register: int, value: int) -> None:
 def check_registers(
     model: VerilatedModel, writable: Mapping[int, int], constants: Mapping[int, int]
 ) -> None:
-    """Check that each of `writable` keeps the bits of its mask when others are written.
+    """Check that each register in `writable` keeps the bits of its mask when others are written.
 
     The registers in `constants` must keep their values.
     """

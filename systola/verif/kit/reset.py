@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first reset of a simulation."""
+"""The first reset of a simulation, set before its clock starts."""
 
 from typing import Any
 
@@ -8,10 +8,11 @@ from cocotb.handle import Immediate
 
 
 def begin_reset(signal: Any, value: int = 1) -> None:
-    """Set a reset before a clock is started.
+    """Set a reset signal before the clock is started.
 
-    Verilator gives ports random values and then reads the clock: a one is an edge, at which the
-    reset must be there. Icarus has unknown ports at first, and must see the reset change.
+    Verilator gives ports random values and then reads the clock. If the clock is one, this is an
+    edge, at which the reset must be there. Icarus has unknown ports at first, and must see the
+    reset change.
     """
     at_once = cocotb.SIM_NAME == "Verilator"
     signal.value = Immediate(value) if at_once else value

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of numbers that lie halfway between two results, or next to halfway.
+"""Generated programs with numbers that lie halfway between two results, or next to halfway.
 
 The low bits of a product matter only there, and hardly any random number lies there.
 """
@@ -23,7 +23,7 @@ _PARAMETERS, _OUTPUT = HOST_PAGE_BYTES, 16 * HOST_PAGE_BYTES
 
 
 def sums_program(config: Config, seed: str) -> Image:
-    """Make a program of sums that are a bias alone, in all ways of rounding."""
+    """Make a program in which Activate rounds sums that are just a bias, in all ways."""
     rng = random.Random(f"{config.name} {seed}")
     size = PARAMETER_PLANES * config.output_pitch
     count = min(
@@ -74,7 +74,9 @@ def sums_program(config: Config, seed: str) -> Image:
 
 
 def scales_program(config: Config, seed: str) -> Image:
-    """Make a program of operands of Vector that are each halfway for their multiplier."""
+    """Make a program in which Vector scales operands that come to lie halfway between two
+    integers.
+    """
     rng = random.Random(f"{config.name} {seed}")
     size = PARAMETER_PLANES * config.output_pitch
     lines = 2 * _ROWS << int(config.wide)
@@ -99,7 +101,8 @@ def scales_program(config: Config, seed: str) -> Image:
             )
             scales |= {f"{name}_{operand}": value for name, value in scale.items()}
             flat = np.array(values).reshape(_ROWS, config.cols).astype(f"<i{1 + wide}")
-            parts = flat[..., np.newaxis].view(np.uint8)  # low and high bytes, a line each
+            # low bytes and high bytes have a line each
+            parts = flat[..., np.newaxis].view(np.uint8)
             for row in range(_ROWS):
                 for part in range(1 + wide):
                     line = number * (_ROWS << wide) + (row << wide) + part
@@ -132,28 +135,29 @@ def _show(config: Config, host: int, line: int, rows: int) -> bytes:
 
 
 def _near(rng: random.Random, bits: int) -> int:
-    """Return a number of `bits` bits: half of its range, perhaps one off, perhaps with one more
-    bit.
+    """Return a number in the middle of the range of `bits` bits, perhaps one off.
+
+    Perhaps one more bit of it is changed.
     """
     other = rng.choice((0, 1, -1)) << rng.randrange(bits)
     return (1 << bits - 1) + rng.choice((0, 0, 0, -1, -1, -1, 1)) + other
 
 
 def _signed(rng: random.Random, value: int, bits: int) -> int:
-    """Return the same number modulo 2^bits, above or below zero."""
+    """Return `value` modulo 2^bits, either as it is or less 2^bits, which is negative."""
     value %= 1 << bits
     return value - (1 << bits) if value and rng.random() < 0.5 else value
 
 
 def _halfway(rng: random.Random) -> tuple[int, int, int, int]:
-    """Return bias, multiplier, left and right shift of a result that is about halfway.
+    """Return bias, multiplier, left shift and right shift for a result that is about halfway.
 
-    The bits of the product below the result are about half of its unit.
+    The bits of the product below the result are about half of the result's unit.
     """
     while True:
         right = rng.choice((0, rng.randrange(8), rng.randrange(32)))
         odd = rng.randrange(1, 1 << rng.randint(1, 15), 2)
-        # Zeros below the odd parts of the sum and the multiplier.
+        # Sum and multiplier have zeros below their odd parts.
         zeros = rng.choice((0, rng.randrange(8), rng.randrange(31)))
         others = rng.choice((0, rng.randrange(8), rng.randrange(31)))
         bits = 31 + right - zeros - others
@@ -169,7 +173,7 @@ def _halfway(rng: random.Random) -> tuple[int, int, int, int]:
 
 
 def _operands(rng: random.Random, wide: int, count: int) -> tuple[list[int], dict[str, int]]:
-    """Return `count` numbers, and a scale for which they are halfway."""
+    """Return `count` operands, and the multiplier and shift with which they lie about halfway."""
     cut = 16 if wide else 11
     shift = rng.choice((0, 0, rng.randrange(14), rng.randrange(30)))
     if wide:
@@ -188,9 +192,9 @@ def _operands(rng: random.Random, wide: int, count: int) -> tuple[list[int], dic
 
 
 def _far_operands(rng: random.Random, count: int) -> tuple[list[int], dict[str, int]]:
-    """Return int16 numbers, and a scale with a second shift that cuts off nearly all bits.
+    """Return int16 operands, and a scale with a second shift that cuts off nearly all their bits.
 
-    The first of the bits cut off is set, and one other bit or none.
+    Of the bits that are cut off, the first is set, and one other bit or none.
     """
     # The first shift leaves the numbers unchanged, above `zeros` zero bits.
     zeros = 14

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network on a machine, from samples to outputs in one call."""
+"""A function that compiles a network and runs it on a machine, from samples to outputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run_network(
     batch: int = DEFAULT_BATCH,
     progress: Callable[[int], None] | None = None,
 ) -> RunResult:
-    """Compile `network` for `backend`, at most `batch` samples in one program, and run it.
+    """Compile `network` for `backend`, and run it with at most `batch` samples in a program.
 
     See CompiledModel.run for the other arguments. Raises CompileError for a network that does not
     fit.

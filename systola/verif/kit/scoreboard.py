@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The comparison of a program's results with the expected ones, with the place of a difference."""
+"""A comparison of a program's results with the expected ones, which names a place that differs."""
 
 from __future__ import annotations
 
@@ -15,26 +15,24 @@ from systola.golden.outcome import FaultReport, Outcome
 from systola.sim.library import RunResult
 
 HALT = frozenset({Fault.NONE})
-"""Ends that are right for a program that must run to its Halt."""
+"""The allowed ends of a program that must run to its Halt."""
 ANY_END = frozenset(Fault)
-"""Ends that are right for a program that may end in any way."""
+"""The allowed ends of a program that may end in any way."""
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """A place of a matrix of bytes in memory, to name its elements."""
+    """A record of the place of a matrix of bytes in memory, to name its elements in messages."""
 
     name: str
     offset: int
     rows: int
     stride: int
-    """Bytes from one row to the next."""
+    """The number of bytes from the start of one row to the next."""
     columns: int
 
     def place(self, offset: int) -> str | None:
-        """Return the name of the element at byte `offset` of memory; None if there is no
-        element.
-        """
+        """Return the name of the matrix element at byte `offset` of memory, or None."""
         inside = offset - self.offset
         row, column = divmod(inside, self.stride) if self.stride else (0, inside)
         if 0 <= row < self.rows and column < self.columns:
@@ -45,7 +43,7 @@ class Matrix:
 def difference(
     expected: NDArray[np.uint8], actual: NDArray[np.uint8], matrices: Iterable[Matrix] = ()
 ) -> str | None:
-    """Describe the first differing byte of two memories; None if they are equal."""
+    """Describe the first byte in which two memories differ; return None if they are equal."""
     if expected.size != actual.size:
         return f"{actual.size} bytes instead of {expected.size}"
     wrong = np.flatnonzero(expected != actual)
@@ -67,7 +65,9 @@ def check(
     matrices: Iterable[Matrix] = (),
     about: Callable[[int], str] | None = None,
 ) -> None:
-    """Fail with the first differing byte, and the words of `about` on it."""
+    """Fail if two memories differ; the message has the first such byte and the text of `about` on
+    it.
+    """
     found = difference(expected, actual, matrices)
     if found is not None and about is not None and expected.size == actual.size:
         found += "\n" + about(int(np.flatnonzero(expected != actual)[0]))
@@ -76,10 +76,10 @@ def check(
 
 
 def check_end(fault: FaultReport | None, ends: Container[Fault] = HALT) -> None:
-    """Fail unless a program has ended as its test expects.
+    """Fail unless a program has ended as its test expects, in one of `ends`.
 
-    If machine and golden model fault alike at another place, the test shows nothing. `fault` is
-    None at Halt.
+    This also guards a test in which machine and golden model fault alike at a place that was not
+    meant: such a test shows nothing. `fault` is None at Halt.
     """
     cause = fault.cause if fault else Fault.NONE
     if cause in ends:
@@ -93,19 +93,19 @@ def check_end(fault: FaultReport | None, ends: Container[Fault] = HALT) -> None:
 
 
 def ends_in(fault: Fault | None) -> frozenset[Fault]:
-    """Return the only end of a program that is to stop with `fault`, or at Halt."""
+    """Return the allowed end of a program that must stop with `fault`; without a fault, at Halt."""
     return frozenset({fault or Fault.NONE})
 
 
 def fault_of(result: RunResult) -> FaultReport | None:
-    """Return the fault that a machine has reported; None at Halt."""
+    """Return the fault that a machine has reported; None if its program ended at Halt."""
     if not result.status & Status.FAULT:
         return None
     return FaultReport(result.fault_cause, result.fault_pc, result.fault_address)
 
 
 def halted(result: RunResult) -> RunResult:
-    """Return the same result; fail unless the program has ended at Halt."""
+    """Return `result` itself; fail unless its program has ended at Halt."""
     check_end(fault_of(result))
     assert result.status == Status.DONE, f"STATUS is {result.status!r}"
     return result
@@ -117,11 +117,11 @@ def check_result(
     outcome: Outcome,
     about: Callable[[int], str] | None = None,
 ) -> None:
-    """Fail unless a machine did the same as the golden model, which left `expected` in the host
-    window.
+    """Fail unless a machine did the same as the golden model.
 
-    Compared are status, fault, interrupts, every byte and the tags; each cycle must be counted
-    once. `about` describes the first byte that differs.
+    The golden model left `expected` in the host window. Status, fault, interrupts, every byte and
+    the tags are compared; each cycle must be counted once. `about` describes the first byte that
+    differs.
     """
     _check_registers(result, outcome)
     check(expected, result.host, about=about)

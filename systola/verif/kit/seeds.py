@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The seeds of random tests: one for each run, and from it one for each test case."""
+"""The seeds of random tests: one seed for each run and, made from it, one for each test case."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import os
 import cocotb
 
 CONSTANT_SEED = 1
-"""Default of SEED: the same commit always gives the same tests."""
+"""The default of SEED, a constant, so that a commit always gives the same tests."""
 SEEDS = 1 << 31
-"""Bound of the seeds of test cases."""
+"""The bound of the seeds of test cases, which are smaller."""
 
 asked: set[str] = set()
-"""Test cases of this process that have asked for a seed: their outcomes can depend on SEED."""
+"""The test cases of this process that have asked for a seed: their outcome may depend on SEED."""
 
 
 def run_seed() -> int:
-    """Return SEED, from which every seed of this run of pytest comes.
+    """Return the number SEED, from which every seed of this run of pytest is made.
 
     conftest.py puts it into the environment, with CONSTANT_SEED by default.
     """
@@ -26,7 +26,7 @@ def run_seed() -> int:
 
 
 def case_seed() -> int:
-    """Return a seed for this case of a test: a mixture of SEED and the case's name.
+    """Return the seed of the present test case: a mixture of SEED and the case's name.
 
     The name is pytest's, with the file and the parameters, so that every case has data of its own.
     The seed is the same in pytest's process and in processes that the test starts. Outside pytest,
@@ -39,7 +39,7 @@ def case_seed() -> int:
 
 
 def random_seed() -> int:
-    """Return the seed of this test case, in a simulator mixed with the name of the cocotb test."""
-    # cocotb adds the name to its initial seed, the seed of the case.
+    """Return the seed of this test case; in a simulator, mixed with the cocotb test's name."""
+    # cocotb's initial seed is the seed of the case, to which it adds the name of the test.
     mixed = getattr(cocotb, "RANDOM_SEED", None)
     return case_seed() if mixed is None else mixed % SEEDS

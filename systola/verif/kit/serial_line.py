@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The far end of a serial line, at the pins: bits with times of their own, and noise."""
+"""A model of the far end of a serial line, with bit times of its own, and noise."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import cocotb
 from cocotb.triggers import FallingEdge, Timer
 
 CLOCK_NS = 10
-"""Period of the clock of a board in simulation, in nanoseconds."""
+"""The period of the clock of a simulated board, in nanoseconds."""
 
 
 class SerialLine:
-    """A far end that drives pin `rx` of `dut` and listens to `tx`.
+    """The far end of a serial line, which drives pin `rx` of `dut` and listens to pin `tx`.
 
-    A bit takes `divisor` cycles of the board. This end is faster by the fraction `faster`. Received
-    bytes are in `received`; a byte without a stop bit counts in `broken`.
+    A bit takes `divisor` clock cycles of the board. This end is faster by the fraction `faster`.
+    Received bytes are in `received`; a byte without a stop bit counts in `broken`.
     """
 
     def __init__(self, dut: Any, *, divisor: int, faster: float = 0.0):
@@ -28,7 +28,7 @@ class SerialLine:
         cocotb.start_soon(self._listen())
 
     async def send(self, content: bytes) -> None:
-        """Send bytes back to back."""
+        """Send bytes over the serial line, one right after the other."""
         for byte in content:
             await self.send_bits([0, *(byte >> number & 1 for number in range(8)), 1])
 
@@ -39,17 +39,17 @@ class SerialLine:
             await self.wait(1)
 
     async def glitch(self, bits: float) -> None:
-        """Invert the line for the time of `bits` bits."""
+        """Invert the serial line for as long as `bits` bits take."""
         self._rx.value = 1 - int(self._rx.value)
         await self.wait(bits)
         self._rx.value = 1 - int(self._rx.value)
 
     async def wait(self, bits: float) -> None:
-        """Wait for the time of `bits` bits."""
+        """Wait for as long as `bits` bits take on the serial line."""
         await Timer(max(1, round(bits * self._bit_ps)), unit="ps")
 
     async def _listen(self) -> None:
-        await self.wait(1)  # until the reset is over
+        await self.wait(1)  # wait until the reset is over
         while True:
             if self._tx.value != 0:
                 await FallingEdge(self._tx)

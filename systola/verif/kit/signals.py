@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions that read and drive the ports of a simulated module."""
+"""Functions that read and drive the ports of a simulated module."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def read(port: Any) -> int:
 
 
 class Driven:
-    """An input port that is written only when its value changes, which is faster."""
+    """A driver of an input port, which is faster because it writes the port only to change its
+    value.
+    """
 
     def __init__(self, port: Any):
         self._port = port
@@ -25,12 +27,12 @@ class Driven:
         port.value = 0
 
     def set(self, value: int) -> None:
-        """Drive `value` from the next delta cycle on."""
+        """Drive the port with `value` from the next delta cycle on."""
         if value != self._value:
             self._value = value
             self._port.value = value
 
     @property
     def value(self) -> int:
-        """The value that is being driven."""
+        """The value with which the port is driven."""
         return self._value

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions that are too large by a single bit of a product: without it all would fit."""
+"""Generated instructions with a region that is too large by a single bit of a product.
+
+If the hardware lost this bit, the region would seem to fit.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +17,28 @@ from systola.verif.kit.program_state import ATTEMPTS, ProgramState
 from systola.verif.kit.single_instructions import PIXEL
 
 PRODUCTS = tuple(fault for fault in LimitWriter.FAULTS if fault != Fault.WEIGHT_UNDERFLOW)
-"""Faults of regions with lengths that are products."""
+"""The faults of a region that exceeds a memory, in which the region's length is a product."""
 
 
 def product_program(config: Config, seed: str, fault: Fault) -> Image:
-    """Make a program of one instruction for `fault`, one of PRODUCTS."""
+    """Make a program of one instruction that causes `fault`, one of PRODUCTS, by a single bit."""
     return program_alone(config, seed, lambda state: _ProductWriter(state).write(fault))
 
 
 def packing_program(config: Config, seed: str) -> Image:
-    """Make a program of one Convolve with packed channels that do not fit in a vector, a row or a
-    step.
+    """Make a program of one Convolve on packed channels that breaks a limit of its window.
+
+    Its pixels do not fit in a vector, a row or a step.
     """
     return program_alone(config, seed, _packing)
 
 
 class _ProductWriter(LimitWriter):
     def _beyond(self, limit: int, *bits: int, unit: int = 1) -> tuple[list[int], int]:
-        """Return factors of at most `bits` bits, and a start.
+        """Return factors of at most `bits` bits and a start, for a region of over `limit` cells.
 
-        The product times `unit` is a power of two beyond `limit` plus a rest, if there are such
-        factors. The rest alone, from the start on, ends inside the limit.
+        The length, the product times `unit`, is a power of two beyond `limit` plus a rest, if there
+        are such factors. The rest alone, from the start on, ends inside the limit.
         """
         rng = self._rng
         most = unit * math.prod((1 << width) - 1 for width in bits)
@@ -48,17 +52,18 @@ class _ProductWriter(LimitWriter):
         return super()._beyond(limit, *bits, unit=unit)
 
     def _window_beyond(self, opcode: Opcode) -> None:
-        """Write a Depthwise or Pool with a map, or results, in which blocks times pixels are too
-        many.
+        """Write a Depthwise or Pool with a map or results of too many lines, by a single bit.
 
-        The number of pixels alone must fit: otherwise the product is not tested.
+        The number of lines is blocks times pixels. The number of pixels alone must fit, or else the
+        product is not tested.
         """
         rng, lines = self._rng, self._config.buffer_lines
         pixels_end = 1 << max(lines, self._config.accumulator_rows).bit_length()
         powers = [
             1 << bit for bit in range(lines.bit_length(), (pixels_end << 12).bit_length() - 1)
         ]
-        power = rng.choice((*powers, *powers[-4:]))  # others reach the lower bits, too
+        # powers other than the last four reach the lower bits, too
+        power = rng.choice((*powers, *powers[-4:]))
         for _ in range(10 * ATTEMPTS):
             blocks = rng.randint(min(4095, 1 + power // pixels_end), 4095)
             if rng.random() < 0.5:
@@ -84,9 +89,9 @@ class _ProductWriter(LimitWriter):
 
 
 def _factors(rng: random.Random, product: int, *widths: int) -> list[int]:
-    """Return random factors of at most these bits; their product is about `product`.
+    """Return random factors of at most these widths in bits, with a product of about `product`.
 
-    The product is rarely less.
+    Their product is rarely less than `product`.
     """
     factors = [0] * len(widths)
     for place in rng.sample(range(len(widths)), len(widths)):
@@ -106,8 +111,9 @@ def _packing(state: ProgramState) -> None:
     if operand == "width":
         pitch = rng.randint(1, rng.choice((4, min(4095, (most * channels - 1) // rows))))
     sign = rng.choice((1, -1)) if operand == "left" else 1
-    # In bytes: the first number that does not fit, or a power of two, and as little more as the
-    # channels allow. The last of the vector's bytes is before `rows`, or reaches it.
+    # These numbers are in bytes. The first number that does not fit is chosen, or a power of two,
+    # and as little more as the channels allow. The vector's last byte is before `rows` or reaches
+    # it.
     first = rows * pitch + (operand != "left" or sign < 0)
     powers = [1 << bit for bit in range(first.bit_length(), (most * channels).bit_length())]
     number = -(-rng.choice([first, *powers]) // channels)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The writer of single instructions, with chosen operands and the smallest other operands."""
+"""A writer of single instructions, with chosen operands and the smallest values for all others."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ PIXEL = {
     **{"stride_y": 1, "stride_x": 1, "dilation_y": 1, "dilation_x": 1, "top": 0, "left": 0},
     **{"out_height": 1, "out_width": 1},
 }
-"""Operands of a window of one pixel."""
+"""The operands of Set_Config_Window for a map, kernel and result of one pixel."""
 
 
 class SingleInstructions:
-    """A writer for a program that is being written, with its index registers."""
+    """A writer that adds single instructions to a random program, and knows its index registers."""
 
     def __init__(self, writer: ProgramState) -> None:
         self._writer = writer
@@ -23,7 +23,7 @@ class SingleInstructions:
         self._rng = writer.rng
 
     def _one(self, opcode: Opcode, **operands: int) -> None:
-        """Write an instruction on one line, row, entry or byte, except for `operands`."""
+        """Write an instruction on one line, row, entry or byte, except as `operands` say."""
         at: dict[str, int] = {}
         for field in BY_OPCODE[opcode].fields:
             if field.default is None:
@@ -31,7 +31,7 @@ class SingleInstructions:
         self._writer.emit(opcode, **{**at, **operands})
 
     def _word(self, entry: Instruction, at: dict[str, int], reserved: int = 0) -> None:
-        """Write an instruction that `encode` would refuse."""
+        """Write an instruction word with field values that `encode` would refuse."""
         word = int(entry.opcode) | reserved
         for field in entry.fields:
             word |= field.stored(at[field.name]) << entry.offset(field.name)
@@ -41,7 +41,9 @@ class SingleInstructions:
         self._writer.emit(Opcode.SET_CONFIG_WINDOW, **{**PIXEL, **changes})
 
     def _value(self, opcode: Opcode, name: str, value: int) -> dict[str, int]:
-        """Return an operand with this value in the first pass."""
+        """Return operand `name`, perhaps with an index register, so that it has `value` in the
+        first pass.
+        """
         return self._indexed(opcode, name, value, 0, self._rng.randrange(REGISTERS))
 
     def _indexed(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small applications of the kinds in bench/original/."""
+"""Small networks of the kinds of applications in bench/original/."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ SEED = 7
 
 
 def recurrent(batch: int, inputs: int, size: int) -> Application:
-    """Return three cells as in LSTM0: the first reads the input, one has a residual."""
+    """Return a recurrent network of three cells, as in LSTM0.
+
+    The first cell reads the input, the second has a residual.
+    """
     cells = [
         {"size": size, "from": ["input"]},
         {"size": size, "from": [0], "residual": True},
@@ -24,12 +27,14 @@ def recurrent(batch: int, inputs: int, size: int) -> Application:
 
 
 def dense(batch: int, sizes: Sequence[int]) -> Application:
-    """Return fully connected layers."""
+    """Return a network of fully connected layers of these sizes."""
     return Application("dense", batch, {"layers": list(sizes)}, (), SEED)
 
 
 def operations_in_order(application: Application) -> Operations:
-    """Return the operations of an application, outputs in the order in which programs have them."""
+    """Return the operations of an application, with outputs in the order in which programs make
+    them.
+    """
     operations = operations_of(application)
     made = [node.result for node in operations.nodes]
     return replace(operations, outputs=tuple(sorted(operations.outputs, key=made.index)))

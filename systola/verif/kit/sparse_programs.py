@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of windows that reach far over a map, with only the lines filled that they use.
+"""Generated programs of windows that reach far over a feature map.
 
-So the steps from tap to tap and from row to row have all their bits, also several at a time. They
-still end inside the map.
+Only the map's lines that the windows use are filled. So the steps from tap to tap and from row to
+row have all their bits, also several at a time. They still end inside the map.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from systola.verif.kit.window_uses import memory_with_entry, set_window, window_
 
 _WINDOWS = 8
 _WIDTH = 8
-"""Lines that are filled in each row of the map."""
+"""The number of lines that are filled in each row of the map."""
 _TAPS = 4
 _RESULTS = 4
 _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (2, 3, 5))
 
 
 def sparse_program(config: Config, seed: str) -> Image:
-    """Make a program of several windows, each with all instructions that use one, and show the
-    results.
+    """Make a program that uses several windows, each in all instructions that have a window.
+
+    It copies the results to host memory.
     """
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
@@ -62,7 +63,10 @@ def sparse_program(config: Config, seed: str) -> Image:
 
 
 def _window(rng: random.Random, lines: int) -> Window:
-    """Return two rows of two taps, or fewer, on a map of at most `lines` lines."""
+    """Return random settings for a window of two rows of two taps, or fewer.
+
+    Its map has at most `lines` lines.
+    """
 
     def number(most: int) -> int:
         return rng.choice((most, rng.randint(1, most), rng.randint(1, min(most, 15))))
@@ -86,7 +90,7 @@ def _window(rng: random.Random, lines: int) -> Window:
 
 
 def _rows(window: Window) -> set[int]:
-    """Return the rows of the map with taps."""
+    """Return the numbers of the map's rows in which a tap lies."""
     return {
         window.stride_y * row + window.dilation_y * tap
         for row in range(window.out_height)

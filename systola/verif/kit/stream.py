@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The source, sink and monitor of Amaranth streams: name__valid, name__ready, name__payload.
 
-Payloads are numbers: `Layout.const({...}).as_value().value`, `Layout.from_bits(number)` and the
-like convert. Pauses are iterators of bool, one item a cycle, true in cycles without a transfer.
+Payloads are numbers, see `Layout.const({...}).as_value().value` and `Layout.from_bits(number)`.
+Pauses are iterators of bool, one item a cycle, true in cycles without a transfer.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from systola.verif.kit.signals import Driven, read, read_bit
 
 
 def never() -> Iterator[bool]:
-    """Return no pauses: full rate."""
+    """Return an iterator without pauses, for a stream at full rate."""
     return repeat(False)
 
 
 def randomly(rng: random.Random, probability: float) -> Iterator[bool]:
-    """Yield pauses in a random share of the cycles."""
+    """Yield pauses of a stream, in a random share of the cycles."""
     while True:
         yield rng.random() < probability
 
@@ -43,15 +43,15 @@ class StreamSource:
         cocotb.start_soon(self._run())
 
     def put(self, items: Iterable[int]) -> None:
-        """Add items to the end of the queue."""
+        """Add items to the end of the queue from which the stream is fed."""
         self._queue.extend(items)
 
     def empty(self) -> bool:
-        """Return whether every item has been accepted."""
+        """Return whether the unit has accepted every item."""
         return not self._queue and not self._valid.value
 
     async def drained(self) -> None:
-        """Wait until every item has been accepted."""
+        """Wait until the unit has accepted every item."""
         while not self.empty():
             await RisingEdge(self._clock)
 
@@ -68,7 +68,7 @@ class StreamSource:
 
 
 class StreamMonitor:
-    """A monitor that collects the items on a stream of `dut`, with their cycles."""
+    """A monitor that collects the items on a stream of `dut`, and the cycle of each."""
 
     def __init__(self, dut: Any, name: str, clock: Any):
         self._valid = getattr(dut, f"{name}__valid")
@@ -77,7 +77,9 @@ class StreamMonitor:
         self._clock = clock
         self.items: list[int] = []
         self.cycles: list[int] = []
-        """For each item, the number of clock cycles from the start of the monitor."""
+        """The cycle in which each item was taken, counted in clock cycles from the start of the
+        monitor.
+        """
         cocotb.start_soon(self._run())
 
     async def _run(self) -> None:
@@ -91,7 +93,7 @@ class StreamMonitor:
 
 
 class StreamSink:
-    """A sink that takes an output stream of `dut` into a queue."""
+    """A sink that takes the items of an output stream of `dut` into a queue."""
 
     def __init__(self, dut: Any, name: str, clock: Any, pauses: Iterator[bool] | None = None):
         self._valid = getattr(dut, f"{name}__valid")
@@ -103,17 +105,17 @@ class StreamSink:
         cocotb.start_soon(self._run())
 
     def empty(self) -> bool:
-        """Return whether `receive` has returned all items."""
+        """Return whether the sink is empty, because `receive` has returned all items."""
         return not self._queue
 
     async def receive(self) -> int:
-        """Wait for the next item, and return it."""
+        """Wait for the stream's next item, and return it."""
         while not self._queue:
             await RisingEdge(self._clock)
         return self._queue.popleft()
 
     async def receive_all(self, count: int) -> list[int]:
-        """Wait for the next `count` items, and return them."""
+        """Wait for the stream's next `count` items, and return them."""
         return [await self.receive() for _ in range(count)]
 
     async def _run(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions of training that fault."""
+"""A writer of faulting instructions that exist for training alone."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from systola.verif.kit.single_instructions import SingleInstructions
 
 
 class TrainingFaults(SingleInstructions):
-    """A writer of an instruction for one of FAULTS, on a configuration with training."""
+    """A writer of instructions that cause one of FAULTS, on a machine with training."""
 
     FAULTS = (Fault.BUFFER_RANGE, Fault.ACCUMULATOR_RANGE, Fault.OVERLAP, Fault.WEIGHT_OVERFLOW)
 
     def write(self, fault: Fault) -> None:
-        """Write an instruction that causes `fault`, one of FAULTS."""
+        """Write an instruction for training that causes `fault`, one of FAULTS."""
         getattr(self, f"_{fault.name.lower()}")()
 
     def _buffer_range(self) -> None:
@@ -60,7 +60,7 @@ class TrainingFaults(SingleInstructions):
         self._one(Opcode.TRANSPOSE, **at, count=count, step=step)
 
     def _weight_overflow(self) -> None:
-        """Write a use of weights from the buffer while tiles are queued."""
+        """Write a MatrixMultiply with weights from the buffer while weight tiles are queued."""
         if not self._writer.queued:
             self._writer.queue_weights(1)
         self._one(Opcode.MATRIX_MULTIPLY, from_buffer=1, accumulate=1)

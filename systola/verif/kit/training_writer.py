@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The writer of random instructions of training, for a configuration with training."""
+"""A writer of random instructions for a machine with training."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ TRAINING = (Opcode.MEASURE, Opcode.TRANSPOSE, Opcode.RANDOM)
 
 
 class TrainingWriter(ProgramWriter):
-    """A ProgramWriter that also has the instructions and modes of training."""
+    """A writer of random instructions that also has the instructions and modes of training."""
 
     def matrix_multiply(self) -> None:
-        """Write a product, if legal with weights from the buffer, which needs an empty weight
-        queue.
+        """Write a MatrixMultiply, with weights from the buffer if this is legal.
+
+        Weights from the buffer need an empty weight queue.
         """
         if not self.config.training or self.queued or self.rng.random() < 0.4:
             super().matrix_multiply()

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of files that must not be lost, and faults of a file's place."""
+"""Helpers for tests of programs that write files: folders, a full disk, missing rights.
+
+Such programs must never lose a file of their user.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,13 @@ from tempfile import TemporaryDirectory
 import pytest
 
 NOBODY = 65534
-"""Number of a user without rights."""
+"""The number of a user without rights."""
 
 
 def tree(folder: Path) -> dict[str, tuple[int, bytes | str | None]]:
-    """Return the mode and content of everything in a folder, with the targets of links."""
+    """Return the mode of everything in a folder, with the content of files and the targets of
+    links.
+    """
     found: dict[str, tuple[int, bytes | str | None]] = {}
     for path in sorted(folder.rglob("*")):
         mode = path.lstat().st_mode
@@ -33,7 +38,7 @@ def tree(folder: Path) -> dict[str, tuple[int, bytes | str | None]]:
 
 @contextmanager
 def full_disk(room: int = 10) -> Generator[None]:
-    """Limit the files of this process to `room` bytes."""
+    """Limit the size of each file that this process writes to `room` bytes, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
     try:
@@ -44,7 +49,7 @@ def full_disk(room: int = 10) -> Generator[None]:
 
 @contextmanager
 def as_nobody() -> Generator[None]:
-    """Give up the rights of root, if this is root."""
+    """Give up the rights of root while the context lasts, if this process is root."""
     root = os.geteuid() == 0
     if root:
         os.seteuid(NOBODY)
@@ -56,7 +61,7 @@ def as_nobody() -> Generator[None]:
 
 
 def null_device(path: Path) -> None:
-    """Make a null device of one's own."""
+    """Make a null device at `path`, or skip the test if the system does not allow it."""
     try:
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
         path.write_bytes(b"nothing")
@@ -66,7 +71,7 @@ def null_device(path: Path) -> None:
 
 @contextmanager
 def protected_folder() -> Generator[Path]:
-    """Enter a folder that anybody can get to; nobody can write to `old` and in `below`."""
+    """Make a folder for a test and enter it; nobody can write to file `old` or in `below`."""
     with TemporaryDirectory() as name, chdir(name):
         folder = Path(name)
         folder.chmod(0o777)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of windows with operands of every size on a map of few lines.
+"""Generated programs of windows with operands of every size, on a feature map of few lines.
 
-Kernels, steps and results reach far beyond the map, so that most of the taps are outside. Each
-still takes its tile or its cycle, and its place has to be distinguished from taps inside.
+Kernels, steps and results reach far beyond the map, so that most of the taps are outside. Each tap
+outside still takes its tile or its cycle, and must not be mistaken for a tap inside.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from systola.verif.kit.images import (
 
 _PAGES = 32
 _LINES = 1024
-"""Largest number of lines of a map, and of results."""
+"""The largest number of lines of a map, and of results."""
 _WORK = 3000
-"""Largest number of taps of all windows together."""
+"""The largest number of taps of all windows of an instruction together."""
 _TILES = 1024
 _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (2, 6, 16))
 
 
 def window_program(config: Config, seed: str) -> Image:
-    """Make a program with a window of each kind, and show the results."""
+    """Make a program with two kinds of Convolve and a Pool, and copy the results to host memory."""
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
     host = random_memory(data, _PAGES)
@@ -65,11 +65,11 @@ class _Writer:
         self.words: list[bytes] = []
 
     def emit(self, opcode: Opcode, **operands: int) -> None:
-        """Append an instruction."""
+        """Append an instruction to the program."""
         self.words.append(encode(opcode, **operands))
 
     def begin(self) -> None:
-        """Fill the map, so that any window may use its lines, and the parameters."""
+        """Write instructions that fill all lines that a map may use, and load the parameters."""
         config = self._config
         self.emit(
             Opcode.READ_HOST_MEMORY,
@@ -82,7 +82,9 @@ class _Writer:
         )
 
     def convolve(self) -> None:
-        """Write a Convolve with a line for each pixel, perhaps in several blocks."""
+        """Write a Convolve on a map with a line for each pixel, perhaps in several blocks of
+        channels.
+        """
         window = self._window(self._most)
         room = self._most // window.map_lines
         blocks = min(self._number(room), _TILES // window.taps) or 1
@@ -92,7 +94,9 @@ class _Writer:
         self._convolve(window, blocks * window.taps, n_tiles, plane=plane, k_tiles=blocks)
 
     def packed(self) -> None:
-        """Write a Convolve with several pixels to a line, and windows up to the end of the row."""
+        """Write a Convolve with several pixels to a line, and windows up to the end of the map's
+        row.
+        """
         rng, config = self._rng, self._config
         channels = rng.randint(1, min(config.rows, 255))
         window = self._window(self._most)
@@ -101,7 +105,7 @@ class _Writer:
         pitch = -(-width * channels // config.rows)
         height = min(window.height, self._most // pitch)
         stride_x = rng.randint(1, min(most, 255))
-        # Some more pixels follow the end of the row.
+        # Let some windows begin after the end of the row.
         out_width = min(4095, self._most, width // stride_x + rng.randint(1, 3))
         out_height = max(1, min(window.out_height, self._most // out_width, _WORK // out_width))
         window = replace(
@@ -153,8 +157,9 @@ class _Writer:
         self._show(window.windows * blocks)
 
     def _number(self, most: int) -> int:
-        """Return a number from 1 on; each number of bits is equally frequent, the largest number
-        twice.
+        """Return a random number from 1 to `most`, with each number of bits equally frequent.
+
+        The number `most` itself is twice as frequent as a number of bits.
         """
         bits = self._rng.randint(1, most.bit_length() + 2)
         if bits > most.bit_length():
@@ -162,7 +167,7 @@ class _Writer:
         return max(1, min(most, self._rng.getrandbits(bits)))
 
     def _window(self, lines: int) -> Window:
-        """Return a window on a map of at most `lines` lines."""
+        """Return random window settings for a map of at most `lines` lines."""
         rng = self._rng
         pitch = self._number(min(4095, lines))
         height = self._number(min(4095, lines // pitch))
@@ -182,7 +187,7 @@ class _Writer:
             out_height, out_width = -(-out_height // 2), -(-out_width // 2)
         dilations = [rng.choice((1, rng.randint(1, 15))) for _ in range(2)]
         strides = [self._number(255) for _ in range(2)]
-        # At least one tap of one window begins inside.
+        # At least one tap of one window begins inside the map.
         top = rng.randrange(height)
         top -= rng.choice((0, strides[0] * rng.randrange(out_height)))
         top -= rng.choice((0, dilations[0] * rng.randrange(kernel[0])))
@@ -200,7 +205,7 @@ class _Writer:
         )
 
     def _show(self, lines: int) -> None:
-        """Copy results to host memory, to the place after the last results that were copied."""
+        """Copy results to host memory, after all results that were copied there before."""
         copy = lines_out(self._config, host=self._shown, line=self._results, rows=lines)
         self.emit(Opcode.WRITE_HOST_MEMORY, **copy)
         self._shown += lines * self._config.output_pitch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The instructions that use a window, for programs about the places of taps."""
+"""The instructions that use a window, for generated programs that test the places of taps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from systola.verif.kit.images import random_memory, random_parameter_entry
 def memory_with_entry(
     config: Config, data: np.random.Generator, pages: int, place: int
 ) -> NDArray[np.uint8]:
-    """Return random bytes, with the parameter entry of all these instructions at byte `place`."""
+    """Return random host memory, with one parameter entry for all these instructions at byte
+    `place`.
+    """
     host = random_memory(data, pages)
     entry = random_parameter_entry(data, config)
     host[place:][: entry.size] = entry
@@ -23,7 +25,7 @@ def memory_with_entry(
 
 
 def set_window(window: Window) -> list[bytes]:
-    """Return a Set_Config_Window, and a Read_Weights with a tile for each tap."""
+    """Return a Set_Config_Window, and a Read_Weights with a tile for each tap of the window."""
     return [
         encode(Opcode.SET_CONFIG_WINDOW, **vars(window)),
         encode(Opcode.READ_WEIGHTS, tile=0, count=window.taps),
@@ -33,7 +35,7 @@ def set_window(window: Window) -> list[bytes]:
 def window_uses(
     config: Config, window: Window, *, place: int, taps: int, results: int, fill: int = 0
 ) -> list[list[bytes]]:
-    """Return a Convolve, Pool and Depthwise, as far as the machine has them, for a window.
+    """Return a Convolve, a Pool and, if the machine has it, a Depthwise for a window.
 
     The map is at line `place`. Each comes with the instructions that bring its results to line
     `results`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of Amaranth shapes as the numbers that ports carry, and back.
+"""Conversion of values of Amaranth shapes into the numbers that ports carry, and back.
 
 The results are the same as Amaranth's `shape.const(value)` and `shape.from_bits(bits)`, at a
 fraction of the time. A port's layout is evaluated once, not in each cycle of a simulation.
@@ -19,7 +19,7 @@ _Unpack = Callable[[int], Any]
 
 
 class Fields:
-    """A structure or an array as bits, with its fields by name or by number."""
+    """A value of a structure or an array, kept as bits, with its fields by name or by number."""
 
     __slots__ = ("_unpackers", "bits")
 
@@ -44,7 +44,7 @@ class Fields:
         return (self[key] for key in self._unpackers)
 
     def names(self) -> list[Any]:
-        """Return the names or numbers of the fields."""
+        """Return the names of a structure's fields, or the numbers of an array's fields."""
         return list(self._unpackers)
 
     def __eq__(self, other: object) -> bool:
@@ -64,12 +64,15 @@ _known: dict[int, tuple[Any, _Pack, _Unpack]] = {}
 
 
 def to_bits(shape: Any, value: Any) -> int:
-    """Return `value` of an Amaranth shape as an unsigned number."""
+    """Return `value`, which has an Amaranth shape, as an unsigned number."""
     return _functions(shape)[0](value)
 
 
 def from_bits(shape: Any, bits: int) -> Any:
-    """Return the value of `bits`: a number, signed or not, an enumeration's member, or Fields."""
+    """Return the value that a shape's `bits` stand for.
+
+    It is a number, signed or not, a member of an enumeration, or Fields.
+    """
     return _functions(shape)[1](bits)
 
 
@@ -94,7 +97,7 @@ def _of_number(shape: Any) -> tuple[_Pack, _Unpack]:
     def unpack(bits: int) -> Any:
         return bits - (1 << width) if signed and bits & sign else bits
 
-    if hasattr(shape, "from_bits"):  # an enumeration
+    if hasattr(shape, "from_bits"):  # the shape is an enumeration
         return pack_member, shape.from_bits
     return pack, unpack
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units in Amaranth's simulator, with random inputs that keep the promises of their users."""
+"""A bench that runs units with random inputs in Amaranth's simulator, to find broken promises.
+
+The inputs keep the promises of the unit's users.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,11 @@ from systola.verif.formal.proof import Fault, planted
 
 CYCLES = 400
 DENSITIES = (0.02, 0.1, 0.5, 0.9, 0.98)
-"""Shares of cycles in which an input of one bit is high."""
+"""The shares of cycles in which an input of one bit may be high."""
 CYCLES_PER_DENSITY = 50
 
 Legal = Callable[[Any, Any, dict[str, Any], random.Random], None]
-"""A function that corrects the inputs of a cycle.
+"""A function that corrects the random inputs of a cycle, to keep to the unit's contract.
 
 It gets the context of the simulator, the unit, a dictionary of its own and random numbers.
 """
@@ -30,7 +33,7 @@ It gets the context of the simulator, the unit, a dictionary of its own and rand
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """A unit with inputs that its users may make.
+    """A unit to run, and the rules for its random inputs.
 
     `fixed` has inputs that stay as they are, by name. An offer, an input `Xvalid` beside an output
     `Xready`, stays until it is taken. `legal` corrects everything else that the unit's contract
@@ -43,7 +46,7 @@ class Bench:
 
 
 def broken_promise(bench: Bench, fault: Fault | None, seed: int) -> str | None:
-    """Return the message of the promise that is broken first, or None if all are kept."""
+    """Run a unit with random inputs; return the message of the first broken promise, or None."""
     with planted(fault) if fault else nullcontext():
         unit = bench.make()
         simulator = Simulator(Fragment.get(unit, Checked(Fabric.GENERIC)))

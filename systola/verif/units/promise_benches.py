@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benches of units that make promises: small units, with inputs that their users may make."""
+"""Small units that make promises, with functions that keep their random inputs legal."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ from systola.verif.units.unit import small_config
 LINKED = small_config(links=True)
 TRAINED = small_config(training=True)
 SHARED = NarrowPort(address_bits=6, bus_bytes=1, word_bytes=2, max_burst_beats=4)
-"""Port of a core, on a memory of two bytes a word."""
+"""A core's port to a shared memory with words of two bytes."""
 WORD = data.StructLayout({"word": 4})
 
 
 def _ring_users(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Keep payloads between 0 and 5, and drop none before it can be seen."""
+    """Keep at most 5 payloads in the ring, and drop none before it can be seen."""
     pushed = state.setdefault("pushed", [])
     count, visible = len(pushed), sum(age >= 2 for age in pushed)
     push = context.get(unit.push) and count < 5
@@ -72,7 +72,7 @@ def _ring_users(context: Any, unit: Any, state: dict[str, Any], drawn: random.Ra
 
 
 def _walks(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Give walks with flags that fit their counts."""
+    """Offer walks with small counts, and with flags that fit the counts."""
     if not state.get("waits"):
         walk = unit.walk.payload
         for name, _ in walk.count.shape():
@@ -104,12 +104,12 @@ def _credits_for_beats(
 
 
 def _one_kind(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Send beats of the kind of the row: beats of the other kind are never taken."""
+    """Send only beats of the kind of the row: beats of the other kind are never taken."""
     context.set(unit.beat.payload.sums, context.get(unit.cleared.payload.sums))
 
 
 def _some_rows(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Give commands of at least one row."""
+    """Offer only commands of at least one row."""
     if not state.get("waits"):
         context.set(unit.command.payload.rows, drawn.randint(1, 4))
     state["waits"] = context.get(unit.command.valid) and not context.get(unit.command.ready)
@@ -118,7 +118,7 @@ def _some_rows(context: Any, unit: Any, state: dict[str, Any], drawn: random.Ran
 def _answers_of_writes(
     context: Any, unit: Any, state: dict[str, Any], drawn: random.Random
 ) -> None:
-    """Answer as many writes as there are, and leave room for all of them."""
+    """Answer no more writes than there are, and begin no more than may be in flight."""
     count = state.setdefault("count", 0)
     taken = unit.from_memory[exact_log2(BusPort.HOST_WRITE)].taken
     writes = context.get(unit.written) and count < WRITES_IN_FLIGHT
@@ -129,7 +129,7 @@ def _answers_of_writes(
 
 
 def _neighbours(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Come to a barrier and wait there, with the tokens that neighbours send."""
+    """Let the core come to barriers and wait there, and let neighbours send tokens as they may."""
     cycle = state["cycle"] = state.get("cycle", -1) + 1
     state["barriers"] = state.get("barriers", 1) + context.get(unit.passed)
     if state.get("waits"):
@@ -145,7 +145,7 @@ def _neighbours(context: Any, unit: Any, state: dict[str, Any], drawn: random.Ra
 
 
 def _reads_of_updates(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Read the bank of a row that is added to."""
+    """Read the bank of the accumulator row that is added to."""
     update = unit.update
     adds = context.get(update.enable) and context.get(update.adds)
     context.set(update.reads, (1 << context.get(update.address) % 2) if adds else 0)
@@ -153,7 +153,7 @@ def _reads_of_updates(context: Any, unit: Any, state: dict[str, Any], drawn: ran
 
 
 def _some_beats(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Give runs of at least one beat."""
+    """Offer only runs of at least one beat."""
     if not state.get("waits"):
         context.set(unit.run.payload.beats, drawn.randint(1, 20))
         context.set(unit.run.payload.address, 4 * drawn.randrange(1 << 8))
@@ -161,7 +161,7 @@ def _some_beats(context: Any, unit: Any, state: dict[str, Any], drawn: random.Ra
 
 
 def _some_transfers(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Give transfers of at least one beat, row and block."""
+    """Offer only transfers of at least one beat, row and block."""
     if not state.get("waits"):
         transfer = unit.transfer.payload
         for name in ("beats", "rows", "blocks"):
@@ -170,7 +170,7 @@ def _some_transfers(context: Any, unit: Any, state: dict[str, Any], drawn: rando
 
 
 def _reads_answered(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Answer only bursts that were requested, some of them after a long wait."""
+    """Let the memory answer only bursts that were requested, after a long silence."""
     count = state.setdefault("count", 0)
     silent = state["cycle"] = state.get("cycle", 0) + 1
     if not count or silent < 200:
@@ -182,13 +182,13 @@ def _reads_answered(context: Any, unit: Any, state: dict[str, Any], drawn: rando
 
 
 def _tiles(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Ask for tiles while the reader is idle."""
+    """Start tiles only while the reader is idle."""
     context.set(unit.start, context.get(unit.start) and context.get(unit.idle))
     context.set(unit.tiles, drawn.randint(1, 3))
 
 
 def _rows_with_room(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Reserve room for a row before it comes, and take rows that are there."""
+    """Reserve room for a row before it comes, and take only rows that are present."""
     reserved = state.setdefault("reserved", 0)
     reserves = context.get(unit.reserve) and not context.get(unit.full)
     pushes = context.get(unit.push) and reserved + reserves > 0
@@ -199,7 +199,7 @@ def _rows_with_room(context: Any, unit: Any, state: dict[str, Any], drawn: rando
 
 
 def _words_of_reads(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Send the words of the requests."""
+    """Let the memory send as many words as were requested, and no more."""
     if not state.get("waits"):
         context.set(unit.bus.arlen, drawn.randrange(4))
     state["waits"] = context.get(unit.bus.arvalid) and not context.get(unit.bus.arready)
@@ -211,9 +211,9 @@ def _words_of_reads(context: Any, unit: Any, state: dict[str, Any], drawn: rando
 
 
 def _beats_of_writes(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Send as many beats as were announced, and take words of requests that were taken.
+    """Let a core send as many beats as it announced, and the memory take only requested words.
 
-    A core is ready for answers.
+    The core is always ready for answers.
     """
     granted = state.setdefault("granted", 0)
     words = unit.words
@@ -240,7 +240,7 @@ def _beats_of_writes(context: Any, unit: Any, state: dict[str, Any], drawn: rand
 
 
 def _words_for_all(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Send words of bursts that were asked for, late."""
+    """Let the memory send words of requested bursts only, after a long silence."""
     words = state.setdefault("words", 0)
     cycle = state["cycle"] = state.get("cycle", 0) + 1
     comes = context.get(unit.word_valid) and words > 0 and cycle > 150
@@ -251,7 +251,7 @@ def _words_for_all(context: Any, unit: Any, state: dict[str, Any], drawn: random
 
 
 def _pages(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Answer the accesses of each page, one at a time."""
+    """Let each page of registers answer its accesses, one at a time."""
     for number in range(3):
         page = unit.pages[number]
         for kind, asked, back in (("w", page.awvalid, "b"), ("r", page.arvalid, "r")):
@@ -270,7 +270,7 @@ def _pages(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random)
 
 
 def _few_credits(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Give back as many credits as a sender has spent at most."""
+    """Give back no more credits than the sender has spent."""
     kept = state.setdefault("kept", 0)
     comes = context.get(unit.receiver.credit) and kept < LINKED.link_beats
     context.set(unit.receiver.credit, comes)
@@ -278,7 +278,7 @@ def _few_credits(context: Any, unit: Any, state: dict[str, Any], drawn: random.R
 
 
 def _swaps(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Swap a tile in when it is ready; a row that has arrived stays until it is taken."""
+    """Swap a tile in only when it is ready; a row that has arrived stays until it is taken."""
     if state.get("there"):
         context.set(unit.arrived, 1)
     context.set(unit.swap, context.get(unit.swap) and context.get(unit.ready))
@@ -286,7 +286,10 @@ def _swaps(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random)
 
 
 def _weight_commands(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Offer whole tiles until they are popped, and answer each request after a while."""
+    """Offer Read_Weights commands of whole tiles until they are popped, and answer their requests.
+
+    The memory may be silent for a while first.
+    """
     cycle = state["cycle"] = state.get("cycle", 0) + 1
     context.set(unit.stop, cycle > 300)
     if cycle == 1 or context.get(unit.queue.pop):
@@ -318,7 +321,7 @@ def _weight_commands(context: Any, unit: Any, state: dict[str, Any], drawn: rand
 
 
 def _entries(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Show an entry until it is popped, with few addresses and lines without a tail."""
+    """Show a queue entry until it is popped, with few addresses, and lines without a tail."""
     if state.get("popped", True):
         first = drawn.randrange(4)
         context.set(unit.entries.command.kind, drawn.choice((Kind.BUFFER, Kind.PARAMETERS)))
@@ -331,7 +334,9 @@ def _entries(context: Any, unit: Any, state: dict[str, Any], drawn: random.Rando
 
 
 def _lines_out(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Show a command of some lines, each a run, until it is done, and answer the bursts written."""
+    """Show a command of some lines, each a run, until it is popped; answer the bursts it has
+    written.
+    """
     cycle = state["cycle"] = state.get("cycle", 0) + 1
     command, bus = unit.queue.command, unit.bus
     if cycle == 1 or context.get(unit.queue.pop):
@@ -425,4 +430,4 @@ BENCHES = {
     "host_reader": Bench(make=lambda: HostReader(config=LINKED), legal=_entries),
     "host_writer": Bench(make=lambda: HostWriter(config=LINKED), legal=_lines_out),
 }
-"""Benches by the file of the unit."""
+"""The benches by the name of the unit's file."""

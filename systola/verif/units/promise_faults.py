@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The planted faults of promise_faults.toml, each of which breaks one promise."""
+"""The planted faults of promise_faults.toml, each of which breaks one promise of a unit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ TABLE = Path(__file__).with_suffix(".toml")
 
 @dataclass(frozen=True, kw_only=True)
 class Broken:
-    """A promise that a fault breaks: `new` instead of `old` in `unit`.py, seen by `bench`."""
+    """A promise, and a fault that breaks it: text `new` instead of `old` in `unit`.py.
+
+    The bench named `bench` must see it.
+    """
 
     bench: str
     promise: str
@@ -24,7 +27,7 @@ class Broken:
 
     @property
     def fault(self) -> Fault:
-        """Return the fault; without `unit` it is in the file of the bench."""
+        """The fault to plant; without `unit` it is in the file of the bench's unit."""
         return Fault(unit=self.unit or self.bench, old=self.old, new=self.new)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of values of ports against Amaranth's own functions."""
+"""The test of the conversion of ports' values, against Amaranth's own functions."""
 
 import random
 
@@ -24,7 +24,7 @@ LAYOUT = data.StructLayout(
 
 
 def some(rng, shape):
-    """Return a random value of a shape, written as a test would."""
+    """Return a random value of a shape, in the form in which a test would write it."""
     if isinstance(shape, data.ArrayLayout):
         return [some(rng, shape.elem_shape) for _ in range(shape.length)]
     if isinstance(shape, data.StructLayout):

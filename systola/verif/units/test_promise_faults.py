@@ -13,9 +13,9 @@ from systola.verif.units.promise_benches import BENCHES
 from systola.verif.units.promise_faults import BROKEN, Broken
 
 SEEDS = 8
-"""Seeds that are tried for a fault: another promise may be broken first."""
+"""The number of seeds that are tried for a fault: another promise may be broken first."""
 SOME = BROKEN[::10]
-"""Faults that are among the quick tests."""
+"""The faults that are planted in the quick tests."""
 
 
 OF_USERS = {
@@ -23,11 +23,11 @@ OF_USERS = {
     "a tile is swapped in before it is there",
     "a core is not ready for an answer",
 }
-"""Promises that units make which have no bench here."""
+"""Promises of the units' users, which are other units and have no bench here."""
 
 
 def promises_of(path: str) -> list[str]:
-    """Return the messages of the promises in a file of hdl/."""
+    """Return the messages of all promises in a source file of hdl/."""
     found: list[str] = []
     for node in ast.walk(ast.parse(Path(path).read_text(encoding="utf-8"))):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "message":
@@ -47,7 +47,7 @@ def test_promises_are_kept(bench: str) -> None:
 
 
 def test_every_promise_can_be_broken() -> None:
-    """Each promise of a file with a bench has a fault."""
+    """Check that each promise in the file of a unit with a bench has a fault that breaks it."""
     told = {each.promise for each in BROKEN}
     for name in BENCHES:
         path = module_of(name).__file__

@@ -34,13 +34,13 @@ from systola.verif.units.packing import from_bits, to_bits
 TOP = "unit"
 SIMULATED = Checked(Fabric.GENERIC)
 FOLDER = Path(__file__).parent
-"""Folder of the tests of units, with the same rooms as hdl/."""
+"""The folder of the tests of units, with the same subfolders as hdl/."""
 _VARIANT = "TPU_UNIT_VARIANT"
 _ESCAPED = "_"
 
 
 def small_config(**changes: Any) -> Config:
-    """Return a small machine for units that take their sizes from a configuration."""
+    """Return the configuration of a small machine, for units that take their sizes from it."""
     sizes = {
         "name": "unit",
         "rows": 4,
@@ -61,8 +61,8 @@ def convert(
 ) -> str:
     """Return the Verilog of a component; its ports are called as in Amaranth, joined by `__`.
 
-    It is kept in the build folder until the component or the conversion changes. Yosys takes half a
-    second of processor time to start, which many tests of units do not take themselves.
+    The Verilog is kept in the build folder until the component or the conversion changes. Yosys
+    takes half a second of processor time to start, and many tests of units take less themselves.
     """
     from amaranth.back import rtlil
 
@@ -91,7 +91,7 @@ def _readable(text: str) -> str:
 
 
 def file_of(name: str) -> Path:
-    """Return the file of the test module `name`, which is in one of the rooms of this folder."""
+    """Return the file of the test module `name`, which is in a subfolder of this folder."""
     (file,) = FOLDER.rglob(f"{name}.py")
     return file
 
@@ -137,7 +137,7 @@ def run_unit(
 
 
 def variants(*names: str) -> list[tuple[str, str]]:
-    """Return pairs of simulator and variant.
+    """Return the pairs of simulator and variant on which a unit is tested.
 
     The first variant runs on all simulators, the others on the quickest to build.
     """
@@ -147,7 +147,7 @@ def variants(*names: str) -> list[tuple[str, str]]:
 
 
 def long_variants(*names: str, rare: Container[str] = ()) -> list[Any]:
-    """Pair simulators and variants for tests that take minutes on Icarus.
+    """Return pairs of simulator and variant for tests that take minutes on Icarus.
 
     Icarus runs them if SIM asks for it. The `rare` variants run with --exhaustive only.
     """
@@ -164,12 +164,12 @@ def chosen_variant() -> str:
 
 
 def rng(*about: object) -> random.Random:
-    """Return random numbers that depend on the seed of the run and on their use, `about`."""
+    """Return a generator of random numbers, seeded by the run's seed and by the use, `about`."""
     return random.Random(" ".join(map(str, (random_seed(), *about))))
 
 
 class Bench:
-    """A bench with the ports of `component`, simulated as `dut`.
+    """A bench for a simulated unit, with the ports of `component` on `dut`.
 
     Values are numbers, or dicts for structures; structures that are read are `Fields`. A test
     drives inputs, waits for the rising edge that ends the cycle, and then reads the outputs of that
@@ -198,7 +198,7 @@ class Bench:
         self.dut.rst.value = 0
 
     def set(self, **inputs: Any) -> None:
-        """Drive inputs, which keep their values until they are driven again."""
+        """Drive input ports, which keep their values until they are driven again."""
         for name, value in inputs.items():
             bits = to_bits(self._shapes[name], value)
             if self._driven[name] != bits:
@@ -206,20 +206,22 @@ class Bench:
                 self._ports[name].value = bits
 
     async def cycle(self, **inputs: Any) -> None:
-        """Drive inputs and wait for the end of the cycle."""
+        """Drive input ports and wait for the end of the cycle."""
         self.set(**inputs)
         await RisingEdge(self.clock)
 
     def get(self, name: str) -> Any:
-        """Return the value of a port in the cycle that has just ended. Raises ValueError if
+        """Return the value of a port in the cycle that has just ended; raise ValueError if it is
         unknown.
         """
         return from_bits(self._shapes[name], int(self._ports[name].value))
 
     def expect(self, name: str, wanted: Any, about: object = "") -> None:
-        """Raise AssertionError, with both values, unless a port had a value in that cycle."""
+        """Fail, with both values, unless a port had the value `wanted` in the cycle that has just
+        ended.
+        """
         expect(name, self.get(name), wanted, about)
 
     def gets(self, *names: str) -> tuple[Any, ...]:
-        """Return the values of several ports."""
+        """Return the values of several ports in the cycle that has just ended."""
         return tuple(self.get(name) for name in names)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench of the activation unit between accumulators, buffer and golden model."""
+"""A test bench of the activation unit between models of its neighbours.
+
+They are the accumulators, the buffer, lists of older instructions, and the golden model.
+"""
 
 from __future__ import annotations
 
@@ -25,24 +28,26 @@ from systola.verif.units.parts.list_model import Entries, Entry
 from systola.verif.units.unit import Bench
 
 LATENCY = 16
-"""Cycles from the issue of an accumulator row to the write of its line."""
+"""Cycles from the issue of an accumulator row to the write of its result line."""
 SUM_LATENCY = 4
-"""Further cycles for a vector of buffer lines."""
+"""Cycles by which a result takes longer if its operands are buffer lines."""
 SCALED_LATENCY = 10
-"""Further cycles for a sum of scaled operands."""
+"""Cycles by which a result takes longer if it is a sum of scaled operands."""
 FRONT_LATENCY = 5
-"""Cycles from a command to its first read."""
+"""Cycles from a command of the activation unit to the first read for it."""
 ANNOUNCED = 2
-"""Cycles from the announcement of a line to its write."""
+"""Cycles from the announcement of a result line to its write."""
 OLDER = ("matrix_summing", "matrix_reading", "host_writing", "host_reading", "loading")
-"""Lists of older instructions in other units."""
+"""The lists of older instructions in other units, for which the activation unit waits."""
 AFRESH = 7
-"""Cycles from an instruction's last step to the first step of the next but one, if the instruction
-between them is short: its command must first make room."""
+"""Cycles from an instruction's last step to the first step of the next but one.
+
+They pass if the instruction between the two is short: its command must first make room.
+"""
 
 
 class Unit(wiring.Component):
-    """A unit, with the end of its own instructions wired as in the core."""
+    """An activation unit in which the end of its own instructions is wired as in the core."""
 
     def __init__(self, *, config: Config):
         self._unit = ActivationUnit(config=config)
@@ -61,10 +66,10 @@ class Unit(wiring.Component):
 
 @dataclass
 class Run:
-    """A course of a job.
+    """A record of how an instruction goes through the unit.
 
-    It has the cycles of each vector's steps, the job's first line among the lines written, and
-    whether it waits for older instructions.
+    It has the cycles of each vector's steps, and whether the job waits for older instructions.
+    `first` is the number of the job's first line among all lines written.
     """
 
     job: Job
@@ -72,22 +77,23 @@ class Run:
     hindered: bool
     offered: int
     awaits: set[int]
-    """Numbers of the entries that its masks name."""
+    """The numbers of the list entries that the instruction's masks name."""
     writers: list[set[int]]
-    """Entries of the unit itself that write lines that the job reads, and those that write its
-    operands."""
+    """The unit's own entries that write lines that the job reads, then entries that write its
+    operands.
+    """
     steps: list[list[int]] = field(default_factory=lambda: [[]])
     entries: list[int] = field(default_factory=list[int])
     counts: list[int] = field(default_factory=list[int])
 
     @property
     def over(self) -> bool:
-        """Whether all steps are done."""
+        """Whether all steps of the instruction are done."""
         return len(self.steps) > len(self.counts)
 
 
 class _Before(NamedTuple):
-    """A state of the lists in an earlier cycle, with the row and the line read then."""
+    """A state of the lists in an earlier cycle, with the row and the line that were read in it."""
 
     lists: dict[str, list[Entry]]
     row: int | None
@@ -95,7 +101,7 @@ class _Before(NamedTuple):
 
 
 class Surroundings(Bench):
-    """A bench of the unit and its neighbours, with the golden model ahead of it.
+    """A bench of the activation unit and its neighbours, with a golden model that runs ahead of it.
 
     `blocked` is the share of instructions that older ones block, for each list. `busy` is the share
     of cycles in which accumulators and buffer have no time.
@@ -127,25 +133,27 @@ class Surroundings(Bench):
         self.now = 0
         self.rows = deque([0] * ROW_LATENCY)
         self.lines = deque([(0, 0)] * LINE_LATENCY)
-        """Output of the accumulators and the buffer in the next cycles."""
+        """The data that accumulators and buffer return in the next cycles."""
         self.lists = {name: Entries(config.queue_depth) for name in (*OLDER, "activate_writing")}
         self.numbers = itertools.count()
         self.runs: deque[Run] = deque()
-        """Runs with steps that are still to be done."""
+        """The runs of instructions with steps that are still to be done."""
         self.turns = config.columns_per_lane
         self.before = deque([_Before({}, None, None)] * self.turns)
-        """The last cycles: a step takes one a turn, and is reported in the next cycle."""
+        """The states in the last cycles: a step takes `turns` cycles, and is reported in the next
+        cycle.
+        """
         self.turn = -1
-        """Ports in the last cycle."""
+        """Number of the last cycle within its step; -1 before the first cycle."""
         self.pending: list[tuple[int, int]] = []
-        """Lines of instructions so far that are not written yet, with their future content."""
+        """The lines that instructions are still to write, in order, with their future content."""
         self.written: list[int] = []
-        """Cycles in which a line was written."""
+        """The cycles in which a line was written."""
         self.announced: list[tuple[int, int, int]] = []
-        """Cycle, the line after the announced one, and `retire`, of each announcement."""
+        """For each announcement: its cycle, the line after the announced line, and `retire`."""
 
     def _parameters(self, data: np.random.Generator) -> Any:
-        """Return entries for sums of very different sizes; some are wholly at random."""
+        """Return parameter entries for sums of very different sizes; some are wholly at random."""
         entries, cols = self.config.parameter_entries, self.config.cols
         planes = data.integers(0, 256, (entries, PARAMETER_PLANES, cols), dtype=np.uint8)
         for entry in range(entries):
@@ -161,7 +169,7 @@ class Surroundings(Bench):
         return planes
 
     async def load(self) -> None:
-        """Fill parameters and tables through their ports."""
+        """Write the golden model's parameters and tables into the unit through its ports."""
         for entry, planes in enumerate(self.golden.parameters):
             for number, plane in enumerate(planes):
                 await self.cycle(
@@ -178,7 +186,9 @@ class Surroundings(Bench):
             self.set(tables__enable=0)
 
     async def perform(self, jobs: list[Job], *, idle: tuple[int, ...] = (0,)) -> list[Run]:
-        """Offer commands until the last vector is issued, with `idle` cycles between them."""
+        """Offer the jobs' commands until the last vector is issued, with `idle` cycles between
+        commands.
+        """
         waiting, pause, free = deque(jobs), 0, self.now
         offered: Run | None = None
         runs: list[Run] = []
@@ -197,7 +207,7 @@ class Surroundings(Bench):
         raise AssertionError(f"{self.runs[0].job} does not end")
 
     def _offer(self, job: Job) -> Run:
-        """Put a job into the queue, with its expected steps and waits."""
+        """Put a job into the queue, and return its run with the expected steps and waits."""
         pending = {line for line, _ in self.pending}
         own = self.lists["activate_writing"]
         writers = [
@@ -209,7 +219,7 @@ class Surroundings(Bench):
         run = Run(
             job=job,
             first=len(self.written) + len(self.pending),
-            # For lines after the written ones it waits for the whole instruction.
+            # If it reads lines that are not written yet, the job waits for the whole instruction.
             hindered=bool(awaits) or not reads.isdisjoint(pending),
             offered=self.now,
             awaits=awaits,
@@ -241,7 +251,7 @@ class Surroundings(Bench):
                 base = self.random.choice(self.random.choice(choices))
                 entry = Entry(next(self.numbers), base, base + self.random.randint(1, 4))
                 known.take(entry)
-                # Some block no other instruction.
+                # Some older instructions block no other instruction.
                 if self.random.random() < 0.7:
                     awaits.add(entry.number)
                     run.hindered = True
@@ -255,12 +265,12 @@ class Surroundings(Bench):
         return run
 
     async def cycle(self, **inputs: Any) -> None:
-        """Run one cycle, see Bench; the turns go on."""
+        """Run one cycle with these inputs, and count the cycles of the present step."""
         await super().cycle(**inputs)
         self.turn = (self.turn + 1) % self.turns
 
     async def step(self, offered: Run | None = None) -> None:
-        """Run one cycle, with a command or none."""
+        """Run one cycle of the unit and its neighbours, with a command on offer or none."""
         random = self.random
         masks = {name: random.getrandbits(5) for name in (*self.lists, "operand_writing")}
         if offered is not None:
@@ -314,7 +324,7 @@ class Surroundings(Bench):
         self.now += 1
 
     def _report(self) -> None:
-        """Check the reports of the step that ended in the cycle before, and its reads.
+        """Check the unit's reports of the step that ended in the last cycle, and the step's reads.
 
         The step read in one of its cycles.
         """
@@ -371,7 +381,7 @@ class Surroundings(Bench):
             self.runs.popleft()
 
     def _advance(self, ends: dict[str, bool]) -> None:
-        """Update the lists at the end of the cycle."""
+        """Update the lists of older instructions at the end of the cycle."""
         random = self.random
         for name, end in ends.items():
             entries = self.lists[name]
@@ -393,7 +403,7 @@ class Surroundings(Bench):
             own.retire()
 
     def _writes(self) -> None:
-        """Check the unit's write in this cycle: the next of the pending lines."""
+        """Check a line that the unit writes in this cycle: it must be the next pending line."""
         if not self.get("buffer__enable"):
             return
         assert self.pending, f"line {self.get('buffer__address')} is written for nobody"
@@ -403,7 +413,7 @@ class Surroundings(Bench):
         self.written.append(self.now)
 
     async def finish(self, jobs: list[Job]) -> None:
-        """Wait for the last line, and check all announcements."""
+        """Wait until the last line is written, and check all announcements."""
         for _ in range(200):
             if not self.pending:
                 break
@@ -421,5 +431,5 @@ class Surroundings(Bench):
 
 
 def _number(row: Any) -> int:
-    """Return a numpy row as one number."""
+    """Return the bytes of a numpy row as one number, the first byte lowest."""
     return int.from_bytes(np.ascontiguousarray(row).tobytes(), "little")

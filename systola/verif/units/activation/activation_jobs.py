@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions of the activation unit with the lines that they read and write, and random ones."""
+"""A model of activation-unit instructions: the lines they read and write, and random ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READERS = (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
 
 
 class Job(NamedTuple):
-    """An instruction with the window and the scale that it finds."""
+    """An activation-unit instruction, with the window and the scale that were set before it."""
 
     opcode: Opcode
     fields: Fields
@@ -49,7 +49,7 @@ class Job(NamedTuple):
 
     @property
     def tables(self) -> list[int]:
-        """The tables that the instruction reads."""
+        """The numbers of the tables that the instruction reads."""
         table, number = self.fields.get("table", 0), 0
         if self.fields.get("function") == Function.TABLE:
             number = CURVE_TABLES if self.wide else 1
@@ -67,14 +67,14 @@ class Job(NamedTuple):
 
     @property
     def gathers(self) -> bool:
-        """Whether its sums come from a table of int32."""
+        """Whether the instruction takes its sums from a table of int32."""
         f = self.fields
         copies = f.get("operation") == Operation.COPY or self.is_relative
         return f.get("function") == Function.QUOTIENT and copies
 
     @property
     def is_relative(self) -> bool:
-        """Whether one line is subtracted from all vectors before they are looked up."""
+        """Whether the instruction subtracts one line from all vectors before it looks them up."""
         f = self.fields
         return f.get("function") == Function.QUOTIENT and f.get("operation") == Operation.ADD
 
@@ -84,7 +84,7 @@ class Job(NamedTuple):
         return self.fields.get("operation") in sums and not self.is_relative
 
     def is_halved(self, operand: str) -> bool:
-        """Return whether an operand of int8 is scaled by one half."""
+        """Return whether operand "a" or "b" of int8 is scaled by one half."""
         scale = self.scale[f"multiplier_{operand}"], self.scale[f"shift_{operand}"]
         return scale == (1 << 30, 0) and not self.fields["wide_operands"]
 
@@ -98,7 +98,7 @@ class Job(NamedTuple):
 
     @property
     def vectors(self) -> int:
-        """Number of results of each block."""
+        """The number of result vectors of each block."""
         if "rows" in self.fields:
             return self.fields["rows"]
         return self.window["out_height"] * self.window["out_width"]
@@ -108,7 +108,7 @@ class Job(NamedTuple):
         return self.fields["buffer" if self.opcode == Opcode.ACTIVATE else "destination"]
 
     def reads(self) -> set[int]:
-        """Return the buffer lines that the instruction reads, or might read, without `operands`."""
+        """Return the buffer lines that the instruction reads or might read, but not `operands`."""
         f, found = self.fields, set[int]()
         if self.opcode in (Opcode.DEPTHWISE, Opcode.POOL):
             size = self.blocks * self.window["height"] * self.window["pitch"]
@@ -121,7 +121,7 @@ class Job(NamedTuple):
         return found
 
     def operands(self) -> set[int]:
-        """Return the buffer lines of taps and of operand b."""
+        """Return the buffer lines of Depthwise's taps or of Vector's operand b."""
         f = self.fields
         if self.opcode == Opcode.DEPTHWISE:
             return set(range(f["taps"], f["taps"] + self.blocks * self.taps))
@@ -131,12 +131,14 @@ class Job(NamedTuple):
         return set()
 
     def writes(self) -> list[int]:
-        """Return the buffer lines in the order in which they are written."""
+        """Return the buffer lines that the instruction writes, in this order."""
         count = self.blocks * self.vectors * (1 + self.wide)
         return list(range(self.destination, self.destination + count))
 
     def windows(self) -> list[tuple[int, int]]:
-        """Return for each vector its block, and the number of its window's taps inside the map."""
+        """Return the block of each result vector, and how many taps of its window are inside the
+        map.
+        """
         w = self.window
         if self.opcode not in (Opcode.DEPTHWISE, Opcode.POOL):
             return [(b, 0) for b in range(self.blocks) for _ in range(self.vectors)]
@@ -154,7 +156,7 @@ class Job(NamedTuple):
         return found
 
     def entries(self) -> list[int]:
-        """Return the parameter entry of each vector."""
+        """Return the number of the parameter entry that each result vector uses."""
         first = self.fields["parameter"]
         if self.opcode in (Opcode.ACTIVATE, Opcode.DEPTHWISE):
             return [first + b for b, _ in self.windows()]
@@ -174,8 +176,10 @@ class Job(NamedTuple):
         return not any(line % 2 for line in firsts)
 
     def steps(self, config: Config) -> list[int]:
-        """Return the cycles of each vector: a line or pair of lines that is read, or an accumulator
-        row that is issued, in each cycle."""
+        """Return the number of steps that each result vector takes.
+
+        In a step a line or a pair of lines is read, or an accumulator row is issued.
+        """
         paired = self.paired(config)
         halves = 1 + (self.fields.get("wide_operands", 0) and not paired)
         each = {
@@ -198,7 +202,7 @@ class Job(NamedTuple):
         return found
 
     def command(self, config: Config) -> dict[str, Any]:
-        """Return the value of the port `command`."""
+        """Return the instruction as the value of the unit's port `command`."""
         f, w = self.fields, self.window
         function = Function(f.get("function", Function.NONE))
         found: dict[str, Any] = {
@@ -299,7 +303,7 @@ class Job(NamedTuple):
 
 
 class Jobs:
-    """A source of random instructions that break no rule of a configuration."""
+    """A source of random activation-unit instructions that break no rule of a configuration."""
 
     def __init__(self, chance: random.Random, config: Config):
         self.random = chance
@@ -308,11 +312,11 @@ class Jobs:
         self.opcodes += [Opcode.DEPTHWISE] * config.depthwise
 
     def some(self) -> Job:
-        """Return any instruction."""
+        """Return a random instruction with any opcode of the unit."""
         return self.of(self.random.choice(self.opcodes))
 
     def of(self, opcode: Opcode, **given: Any) -> Job:
-        """Return an instruction with some operands, or `window` or `scale`, given."""
+        """Return a random instruction with given values of some operands, `window` or `scale`."""
         random = self.random
         window = given.pop("window", None) or self.window(opcode)
         scale = given.pop("scale", None) or self.scale()
@@ -334,7 +338,7 @@ class Jobs:
         return Job(opcode, fields, window, scale)
 
     def window(self, opcode: Opcode) -> Fields:
-        """Return a window over a small map, with padding on any side."""
+        """Return random window settings over a small map, with padding on any side."""
         random = self.random
         width = random.randint(1, 5)
         kernel = random.choice([(1, 1), (2, 2), (3, 3), (1, 3), (3, 1)])
@@ -357,7 +361,7 @@ class Jobs:
         }
 
     def scale(self) -> Fields:
-        """Return any scale; with most shifts and multipliers some bits of a sum are left."""
+        """Return random scale settings; with most of them some bits of a sum are left."""
         random = self.random
         half = {}
         for operand in "ab":
@@ -450,7 +454,7 @@ class Jobs:
         f.setdefault("parameter", random.randint(0, self.config.parameter_entries - entries))
 
     def _apart(self, *sizes: int) -> list[int]:
-        """Return places in the buffer for regions of these sizes that do not overlap."""
+        """Return the first buffer lines for regions of these sizes that do not overlap."""
         spare = self.config.buffer_lines - sum(sizes)
         cuts = sorted(self.random.randint(0, spare) for _ in sizes)
         order = list(range(len(sizes)))

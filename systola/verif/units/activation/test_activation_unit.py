@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activate, Depthwise, Pool and Vector through the ports of their unit, against the golden model.
+"""The test of the activation unit through its ports, against the golden model.
 
-The tests compare results, the reports about them, and the cycles that they take.
+It compares results, the reports about them, and the cycles that they take, for Activate, Depthwise,
+Pool and Vector.
 """
 
 import itertools
@@ -83,7 +84,9 @@ def unit(variant=None):
 
 
 async def started(dut, name, **rates):
-    """Return the unit's bench with everything loaded, and a source of instructions for it."""
+    """Return the unit's bench with parameters and tables loaded, and a source of instructions for
+    it.
+    """
     config = CONFIGS[chosen_variant()]
     random = rng("activation_unit", name, chosen_variant())
     bench = Surroundings(dut, config, random, **rates)
@@ -93,7 +96,7 @@ async def started(dut, name, **rates):
 
 
 def left_out(cycles, turns):
-    """Return the number of steps without work that follow a step, if `cycles` cycles must pass.
+    """Return the number of empty steps that follow a step, if at least `cycles` cycles must pass.
 
     A step takes `turns` cycles, and so does each of two lines that are written.
     """
@@ -101,32 +104,31 @@ def left_out(cycles, turns):
 
 
 GATES_APART = {1: 31, 2: 31}
-"""Least number of steps from one vector with a function of the gates to the next such vector. Keys
-are the cycles of a step.
+"""The least number of steps from one vector with a gate function to the next such vector.
+
+Gate functions are SIGMOID, TANH and EXP. The keys are the number of cycles of a step.
 """
 GATES_TAKE_TURNS = {1: 3, 2: 2}
-"""Multiples of this number of steps, beyond GATES_APART, lie between vectors with functions of the
-gates.
+"""A number of steps: beyond GATES_APART, multiples of it lie between vectors with gate functions.
 
-This holds while an older vector is in the lanes.
+The keys are the number of cycles of a step. The rule holds while an older vector is in the lanes.
 """
 GATES_ALONE = {1: 88, 2: 62}
-"""Number of steps from the last vector with a function of the gates to a step of any other
-instruction.
+"""Steps from the last vector with a gate function to a step of an instruction of another kind.
+
+The keys are the number of cycles of a step.
 """
 
 
 class Gates:
-    """A model of the gates: the last vector that went to them, and the steps in which others may
-    follow.
-    """
+    """A model of the steps in which a vector may follow the last vector with a gate function."""
 
     def __init__(self, turns):
         self._turns = turns
         self._issued, self._job = None, None
 
     def after(self, job, step, *, issues):
-        """Return the first step, from `step` on, that a job may make, or in which it may issue."""
+        """Return the first step, from `step` on, that an instruction may make or issue in."""
         if self._job is None:
             return step
         turns, lines = self._turns, self._job.opcode in READERS
@@ -144,13 +146,16 @@ class Gates:
         return step
 
     def _is_alone(self, job):
-        """Return whether a job scales elements, or has 1/x."""
+        """Return whether an instruction may not overlap with others in the gates.
+
+        It scales elements, or calculates 1/x.
+        """
         return job.is_scaled or (
             job.fields["function"] == Function.EXP and job.fields["table"] >= RECIPROCAL
         )
 
     def issue(self, job, step):
-        """Note that a vector of the job is issued in this step."""
+        """Note that a vector of the instruction is issued in this step."""
         if job.is_gate:
             assert self._job is None or step - self._issued >= GATES_APART[self._turns], job
             assert step == self.after(job, step, issues=True), job
@@ -158,7 +163,7 @@ class Gates:
 
 
 def spacing(job, ends, config):
-    """Return the least and the largest number of cycles without a step after a vector."""
+    """Return the least and the largest number of cycles without a step after a vector of a job."""
     if ends and job.is_curve:
         cycles = AFTER_SCALED_CURVE if job.is_scaled else LONG_SPACING
         return cycles, cycles
@@ -178,19 +183,17 @@ def spacing(job, ends, config):
 
 
 CURVE = 4
-"""Number of cycles by which a result of a curve is written later than other results."""
+"""The number of cycles by which a result from a curve is written later than other results."""
 GATHER = 20
-"""Number of steps from a vector with TABLE to the line that it looks up."""
+"""The number of steps from a vector with function TABLE until an instruction may look up int32."""
 AFTER_SCALED_CURVE = 28
-"""Number of steps that are left out after an instruction that sums scaled elements and has a
-curve.
-"""
+"""The number of cycles without a step after an instruction that sums scaled elements on a curve."""
 SLOT = 9
-"""Cycles from the last step of a sum to the step in which no element may be scaled."""
+"""Cycles from the last step of a scaled sum to the step in which no element may be scaled."""
 
 
 def waits(run, step, before, now, bench):
-    """Return the number of steps left out between two steps, without those that were forbidden.
+    """Return the number of empty steps between two steps, without those that were forbidden.
 
     A step is forbidden if it needs the requantisers in the same cycle as the sum of an older
     vector.
@@ -208,18 +211,18 @@ def waits(run, step, before, now, bench):
 
 
 def check_cycles(bench, runs):
-    """Check that each step and each line written came when it had to."""
+    """Check that each step and each line written came in the cycle in which it had to."""
     before, before_that, least, most = None, None, 0, 0
     turns = bench.turns
     gates = Gates(turns)
-    looked_up = None  # the last step of a vector with TABLE
+    looked_up = None  # the last step of a vector with function TABLE
     start = runs[0].steps[0][0]
     for run in runs:
         job = run.job
         issued = [steps[-1] for steps in run.steps]
         assert not any((step - start) % turns for steps in run.steps for step in steps)
         run.steps = [[(step - start) // turns for step in steps] for steps in run.steps]
-        # Between two walks is at least one cycle.
+        # There is at least one cycle between two walks.
         least, most = max(least, 1), max(most, 1)
         if before_that is not None:
             most = max(most, before_that + -(-AFRESH // turns) - before - 1)
@@ -260,7 +263,7 @@ def check_cycles(bench, runs):
                 pauses = spacing(job, vector + 1 == len(run.steps), bench.config)
                 least, most = (left_out(cycles, turns) for cycles in pauses)
         lines = bench.written[run.first : run.first + len(job.writes())]
-        late = 3 * (turns - 1)  # a read may come in the second cycle, a write does
+        late = 3 * (turns - 1)  # a read may come in a later cycle of a step, a write does
         delay = LATENCY + late + (SUM_LATENCY if job.opcode in READERS else 0)
         if job.is_scaled:
             delay = LATENCY + late + SCALED_LATENCY
@@ -273,7 +276,9 @@ def check_cycles(bench, runs):
 
 @cocotb.test
 async def full_rate(dut):
-    """Check for a step in every cycle, except the cycles that the contract gives away."""
+    """Check random instructions for a step in every cycle, except where the contract gives cycles
+    away.
+    """
     bench, jobs = await started(dut, "rate")
     done = [jobs.some() for _ in range(COUNT)]
     runs = await bench.perform(done)
@@ -285,7 +290,7 @@ async def full_rate(dut):
 
 @cocotb.test
 async def random_waits(dut):
-    """Check with addresses in use at random, and accumulators and buffer busy at random."""
+    """Check random instructions while addresses are in use and memories busy at random."""
     bench, jobs = await started(dut, "waits", blocked=0.3, busy=0.3)
     done = [jobs.some() for _ in range(2 * COUNT)]
     await bench.perform(done, idle=(0, 0, 1, 20))
@@ -293,13 +298,13 @@ async def random_waits(dut):
 
 
 def scaled_by(job, scale):
-    """Return the job with other scales of its operands."""
+    """Return the job with `scale` in place of the scales of its operands."""
     return job._replace(scale={**job.scale, **scale})
 
 
 @cocotb.test
 async def durations(dut):
-    """Check the cycles from the first step to the last one, of steps that take one cycle."""
+    """Check how many cycles chosen instructions take from their first step to the last one."""
     bench, jobs = await started(dut, "durations")
     config = bench.config
     # In lanes with shared columns a sum meets two elements. From the third vector on it takes both
@@ -344,7 +349,7 @@ async def durations(dut):
         wide = {**narrow, "wide": 1, "accumulate": 0}
         halves = {**narrow, "wide_operands": 1}
         both = {**bytes_only, "wide": 1}
-        # Places decide whether both lines of an int16 are one step.
+        # Even or odd places decide whether both lines of an int16 are read in one step.
         copy = jobs.of(Opcode.VECTOR, **halves, operation=Operation.COPY)
         addition = jobs.of(Opcode.VECTOR, **halves, operation=Operation.ADD)
         adds_up = jobs.of(Opcode.VECTOR, **both, accumulate=1, operation=Operation.ADD)
@@ -386,7 +391,7 @@ async def corners(dut):
         {**WINDOW, "left": 5, "out_width": 2},
         {**WINDOW, "top": -2, "left": -3, "dilation_y": 2, "dilation_x": 4},
     ]
-    # Parameters have short shifts, so that the value of a window without a pixel shows.
+    # These parameters have short shifts, so that the value of a window without a pixel shows.
     shown = {"zero_point": 0, "floor": -128, "ceiling": 127}
     done = [
         jobs.of(Opcode.POOL, window=window, reduction=reduction, parameter=4 * entry, **shown)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exponent registers against the golden model: sums, magnitudes, shifts."""
+"""The test of the exponent registers against the golden model: sums, magnitudes, shifts."""
 
 import cocotb
 import pytest
@@ -12,7 +12,7 @@ from systola.verif.units.unit import Bench, rng, run_unit
 
 @cocotb.test
 async def measures(dut):
-    """Check random Measures, one after the other; after each all registers show their shifts."""
+    """Check random Measures, one after the other; after each of them all registers are read."""
     bench = Bench(dut, ExponentRegisters())
     await bench.start()
     random, registers = rng("exponent_registers"), Exponents()

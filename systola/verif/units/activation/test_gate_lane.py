@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGMOID, TANH, EXP and reciprocals of int16 in the lanes: every argument against the golden
-model."""
+"""The test of SIGMOID, TANH, EXP and reciprocals of int16 in lanes, against the golden model."""
 
 import itertools
 from collections import deque
@@ -33,13 +32,25 @@ from systola.verif.kit.launch import simulators
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit
 
 LATENCY = {1: 85, 2: 60}
-"""Number of steps from the arguments to the results, by the number of cycles of a step."""
+"""The number of steps from the arguments of a gate function to its results.
+
+The keys are the number of cycles of a step.
+"""
 SPACING = {1: 31, 2: 31}
-"""Least number of steps from one start to the next."""
+"""The least number of steps from the start of one vector to the start of the next.
+
+The keys are the number of cycles of a step.
+"""
 PLACES = {1: 3, 2: 2}
-"""While an older vector is in the lanes, steps beyond SPACING come in multiples of this number."""
+"""A number of steps: beyond SPACING, multiples of it lie between two starts.
+
+The keys are the number of cycles of a step. The rule holds while an older vector is in the lanes.
+"""
 ALONE = {1: 88, 2: 62}
-"""Number of steps from a start after which the vector is in the way of no other vector."""
+"""The number of steps from a start after which the vector is in the way of no other vector.
+
+The keys are the number of cycles of a step.
+"""
 FUNCTIONS = [
     ("sigmoid", 0),
     *((name, bits) for name in ("tanh", "exp") for bits in range(5)),
@@ -55,7 +66,7 @@ CORNERS = (
 
 
 class Gates(wiring.Component):
-    """A sequencer with lanes.
+    """A sequencer of gate functions with lanes, as a unit to test.
 
     | port | meaning |
     |---|---|
@@ -112,7 +123,7 @@ class Gates(wiring.Component):
             )
             m.d.comb += [
                 multiplier.enable.eq(1),
-                # Products of other users are not for the gates.
+                # The gates must ignore products that the multiplier makes for other users.
                 multiplier.a.eq(Mux(control.factors.multiply, lane.first, -1)),
                 multiplier.b.eq(lane.second),
                 lane.product.eq(multiplier.product),
@@ -145,7 +156,9 @@ def expected(function, integer_bits, arguments):
 
 
 class Vectors(Bench):
-    """A bench that gives the unit vectors one after another, and checks results in time."""
+    """A bench that gives the unit one vector after another, and checks the results when they are
+    due.
+    """
 
     def __init__(self, dut):
         super().__init__(dut, unit())
@@ -162,7 +175,9 @@ class Vectors(Bench):
             await self.cycle()
 
     async def wait(self, steps):
-        """Wait for some steps in which no vector starts."""
+        """Wait for some steps in which no vector starts, and check the results that are due in
+        them.
+        """
         end = self.now + steps * self.turns
         while self.due and self.due[0][0] <= end:
             when, vector = self.due.popleft()
@@ -174,7 +189,7 @@ class Vectors(Bench):
             self.now = end
 
     async def begin(self, function, integer_bits, arguments):
-        """Run the step of a start; the inputs change from the next step on."""
+        """Start a vector and run this step; the inputs change from the next step on."""
         assert len(arguments) == self.lanes
         is_tanh, is_exp = function == "tanh", function == "exp"
         self.set(tanh=is_tanh, exp=is_exp)
@@ -192,7 +207,9 @@ class Vectors(Bench):
 
 @cocotb.test
 async def every_argument(dut):
-    """Check all 65,536 arguments of each function for many lanes, else some, at full rate."""
+    """Check each function at full rate, on all 65,536 arguments if there are many lanes, else on
+    some.
+    """
     bench = Vectors(dut)
     await bench.start()
     random = rng("gate_lane")
@@ -211,7 +228,7 @@ async def every_argument(dut):
 
 @cocotb.test
 async def pauses(dut):
-    """Check functions in any order, as soon as possible, some places later, or alone."""
+    """Check functions in any order, each as soon as possible, some places later, or alone."""
     bench = Vectors(dut)
     await bench.start()
     random = rng("gate_lane", "pauses")
@@ -232,7 +249,7 @@ async def pauses(dut):
 
 
 def products(start, turns):
-    """Return the steps, from `start` on, in which a vector uses the multiplier that it shares.
+    """Return the steps, from `start` on, in which a vector uses the multiplier of its lane.
 
     The requantiser uses the multiplier for the vector first, and its gates use it later.
     """
@@ -241,14 +258,16 @@ def products(start, turns):
 
 
 def takes_argument(row):
-    """Return whether a row has an operand that is the argument."""
+    """Return whether a row of a gate program uses the argument as one of its operands."""
     operands = {"first": First, "second": Second, "addend": Addend}
     return any(row.get(name) is kind.ARGUMENT for name, kind in operands.items())
 
 
 def last_sum(turns, needs):
-    """Return the last step after the argument in which a row makes its sum, of rows that it
-    `needs`."""
+    """Return the last step after the argument in which a row that satisfies `needs` makes its sum.
+
+    All rows of the gates' programs are considered.
+    """
     numbers = [
         number
         for program in (*PROGRAMS.values(), INVERSE)
@@ -259,7 +278,7 @@ def last_sum(turns, needs):
 
 
 def test_vectors_do_not_meet():
-    """Check that vectors do not meet in the lanes.
+    """Check that two vectors with gate functions never need the same part of a lane in one step.
 
     The gates of other vectors and their requantisers need the multiplier in other steps. A register
     that all vectors share is free when the next vector comes.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The generators of Random against the golden model."""
+"""The test of the generators of random bytes of instruction Random, against the golden model."""
 
 import cocotb
 import pytest
@@ -17,7 +17,10 @@ def unit(variant=None):
 
 @cocotb.test
 async def lines(dut):
-    """Check lines after the shortest time and later, seed after seed, with gaps and without."""
+    """Check lines and dither for several seeds, with and without gaps between lines.
+
+    The first line is taken after the shortest time or later.
+    """
     bench = Bench(dut, unit())
     await bench.start()
     await bench.cycle(draw=1)

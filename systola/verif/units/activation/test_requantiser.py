@@ -27,7 +27,7 @@ LENT_LATENCY = 2
 NUMBER_LATENCY = 8
 RANDOM = 4000
 HALF = 8
-"""The random number that has no effect."""
+"""The random number that has no effect on the rounding."""
 LOWEST, HIGHEST = -(1 << 31), (1 << 31) - 1
 STAGES = {
     0: ("accumulator", "sum", "use_sum", "scales", "element", "bias", "shift_left"),
@@ -38,7 +38,7 @@ STAGES = {
     OFFSET_STAGE: ("offset",),
     CLAMP_STAGE: ("low", "high"),
 }
-"""Stages of the inputs, in cycles after the value."""
+"""The inputs of the requantiser by the cycle, after the value, in which they come."""
 
 
 def unit(variant=None):
@@ -48,18 +48,18 @@ def unit(variant=None):
 
 
 def ends():
-    """Return the least and the greatest result."""
+    """Return the least and the greatest result of the present variant."""
     half = 1 << (BITS[chosen_variant()] - 1)
     return -half, half - 1
 
 
 def dithered():
-    """Return whether the unit takes random numbers."""
+    """Return whether the present variant of the unit takes random numbers for its rounding."""
     return chosen_variant() == "dithers"
 
 
 def expected(value):
-    """Return the result for one dict of inputs, in plain numbers."""
+    """Return the expected result for one dict of inputs, calculated in plain numbers."""
     taken = value["sum"] if value["use_sum"] else value["accumulator"]
     x = saturate32(wrap32(taken + value["bias"]) << value["shift_left"])
     right = value["shift_right"]
@@ -77,9 +77,11 @@ def expected(value):
 def make(
     accumulator, bias, multiplier, left, right, rounding, offset=0, low=None, high=None, dither=HALF
 ):
-    """Return one dict of inputs; bounds that are not given are the ends of the range."""
+    """Return a dict of inputs of the requantiser; bounds that are not given are the ends of the
+    range.
+    """
     lowest, highest = ends()
-    # The value is in one of two places, and the other place has another value.
+    # The value comes in through one of two ports, and the other port has another value.
     use_sum, other = accumulator & 1, ~accumulator
     return {
         "accumulator": other if use_sum else accumulator,
@@ -100,7 +102,9 @@ def make(
 
 
 def corners():
-    """Return ends of all ranges, ties of both signs, sums that wrap, shifts that saturate."""
+    """Return inputs at ends of all ranges, ties of both signs, sums that wrap, shifts that
+    saturate.
+    """
     values = []
     sums = ((LOWEST, 0), (HIGHEST, 0), (HIGHEST, 1), (LOWEST, -1), (0, 0), (-1, 0), (1, 0))
     factors = (0, 1, 1 << 30, (1 << 31) - 1)
@@ -110,7 +114,7 @@ def corners():
     for a, right, mode in itertools.product(range(-12, 13), (0, 1, 2), Rounding):
         values.append(make(a, 0, 1 << 30, 0, right, mode))
     if dithered():
-        # Every sixteenth of a fraction with every number; the rest of it is cut off.
+        # Test every sixteenth of a fraction with every random number; the rest of it is cut off.
         for t, a, right in itertools.product(range(16), range(-16, 16), (3, 4, 9)):
             for rest in (0, (1 << right - 3) - 1):
                 value = (a << right - 3) + rest
@@ -128,7 +132,7 @@ def corners():
 
 
 def some(random):
-    """Return random inputs, most of them of a size that does not clamp."""
+    """Return random inputs of the requantiser, most of them of a size that does not clamp."""
     lowest, highest = ends()
     kept = BITS[chosen_variant()]
     bits = random.randint(1, 31)
@@ -154,7 +158,10 @@ def some(random):
 
 
 def an_element(random):
-    """Return an element to be scaled, as in the lanes: an int8 is shifted further than an int16."""
+    """Return inputs for an element that is scaled, as in the lanes.
+
+    An int8 is shifted further than an int16.
+    """
     kept = BITS[chosen_variant()]
     wide = kept == 16 and random.getrandbits(1)
     most = (1 << (16 if wide else 8)) - 1
@@ -169,14 +176,14 @@ def an_element(random):
 
 
 def scaled(value):
-    """Return the f of Vector."""
+    """Return the scaled element, by the function f in the text of instruction Vector."""
     k = 11 if value["shift_left"] else 16
     h, r = (value["element"] * value["multiplier"] + (1 << (k - 1))) >> k, value["shift_right"]
     return wrap32(h if r == 0 else (h + (1 << (r - 1)) - (h < 0)) >> r)
 
 
 async def stream(bench, values):
-    """Give one value a cycle, and check each result exactly LATENCY cycles later."""
+    """Give the unit one value a cycle, and check each result exactly LATENCY cycles later."""
     for cycle in range(len(values) + LATENCY):
         now = {}
         for stage, names in STAGES.items():
@@ -211,7 +218,7 @@ async def random_values(dut):
 
 @cocotb.test
 async def scaled_elements(dut):
-    """Check elements among values, in any order."""
+    """Check elements that are scaled, in any order among values that are requantised."""
     bench = Bench(dut, unit())
     await bench.start()
     random = rng("requantiser", "scaled")
@@ -220,7 +227,10 @@ async def scaled_elements(dut):
 
 @cocotb.test(skip=os.environ.get("TPU_UNIT_VARIANT") not in ("lends", "dithers"))
 async def borrowed_multiplier(dut):
-    """Check products for others in cycles without own products; values are unchanged."""
+    """Check that products for other users are right, and do not change the unit's own values.
+
+    They are made in cycles in which the unit has no products of its own.
+    """
     bench = Bench(dut, unit())
     await bench.start()
     random = rng("requantiser", "borrowed")

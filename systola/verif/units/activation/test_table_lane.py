@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the tables of a lane against exact arithmetic: bytes, curves, and int32."""
+"""The test of the tables of a lane against exact arithmetic: bytes, curves, and int32 numbers."""
 
 import cocotb
 import numpy as np
@@ -12,7 +12,7 @@ from systola.verif.units.unit import Bench, rng, run_unit
 
 TABLES = 7
 BYTE, NUMBER = 2, 5
-"""Cycles from an argument to the byte of a table, and to the number on a curve."""
+"""Cycles from an argument to the byte from a table, and to the number on a curve."""
 COUNT = 3000
 
 
@@ -21,13 +21,13 @@ def unit():
 
 
 def on_curve(curve, v):
-    """Return the value of a curve by integers without bounds."""
+    """Return the value of a curve at `v`, calculated by integers without bounds."""
     i, f = 256 + (v >> 7), v & 127
     return curve[i] + (((curve[i + 1] - curve[i]) * f + 64) >> 7)
 
 
 async def started(dut, memory):
-    """Return a bench of the unit after its tables are filled."""
+    """Return a bench of the unit with `memory` written into its tables."""
     bench = Bench(dut, unit())
     await bench.start()
     for row, word in enumerate(np.frombuffer(memory, "<u4").tolist()):
@@ -37,10 +37,10 @@ async def started(dut, memory):
 
 
 async def check(bench, noise, memory, steps):
-    """Give arguments, one a cycle, and check all that comes of them.
+    """Give the unit arguments, one a cycle, and check all results that they lead to.
 
-    A step has `argument`, `table` and whether it is for a byte, a curve, or gathers; None leaves a
-    cycle out. `noise` gives random bits.
+    A step has `argument`, `table` and whether it is for a byte, a curve, or gathers an int32; None
+    leaves a cycle out. `noise` gives random bits.
     """
     entries = np.frombuffer(memory, "<i2").tolist()
     plains, steps = {}, [*steps, *[None] * (NUMBER + 1)]
@@ -87,10 +87,11 @@ def some(random):
 
 @cocotb.test
 async def bytes_and_numbers(dut):
-    """Tables and curves of any contents, mixed."""
+    """Check look-ups of bytes, curves and int32 numbers, mixed, in tables of any contents."""
     random = rng("table_lane")
     memory = bytearray(random.randbytes(TABLES * TABLE_BYTES))
-    for entry in range(0, len(memory), 2):  # leaps from one end to the other, too
+    # some entries leap from one end of the range to the other
+    for entry in range(0, len(memory), 2):
         if random.random() < 0.2:
             memory[entry : entry + 2] = random.choice((b"\x00\x80", b"\xff\x7f"))
     bench = await started(dut, memory)

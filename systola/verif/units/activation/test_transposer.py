@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiles of random bytes through the transposer, and nothing where nothing is taken."""
+"""The test of the transposer with tiles of random bytes.
+
+It must show zeros in cycles in which no line is taken.
+"""
 
 import cocotb
 import numpy as np
@@ -18,7 +21,7 @@ def unit(variant=None):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.4])
 async def tiles(dut, rate):
-    """Check tiles one after the other, at full rate and with gaps."""
+    """Check tiles that come in by rows and go out by columns, at full rate and with gaps."""
     bench = Bench(dut, unit())
     await bench.start()
     random, cols = rng("transposer", rate), COLS[chosen_variant()]

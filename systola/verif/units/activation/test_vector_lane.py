@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of a lane's front against the formulas of Depthwise, Pool and Vector."""
+"""The test of the front part of a lane against the formulas of Depthwise, Pool and Vector."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ SUM, LATENCY, SCALED, SCALED_LATENCY, ADDEND = 3, 4, 9, 10, 9
 """Cycles from a byte to the control inputs of its sum, to the sum, and to its addend.
 
 SUM and LATENCY are for the sum of products, SCALED and SCALED_LATENCY for the sum of scaled
-elements.
+elements, ADDEND is for both.
 """
 COUNT = 1500
 
@@ -37,7 +37,7 @@ def unit(variant=None):
 
 
 class Element(NamedTuple):
-    """A byte with its control inputs, some of which come in later cycles."""
+    """A byte for the lane with its control inputs, some of which come in later cycles."""
 
     byte: int
     element: dict
@@ -46,17 +46,17 @@ class Element(NamedTuple):
     carry: int
     summing: dict
     x: int | None
-    """Value of the element; None if it is incomplete."""
+    """The value of the element; None if the byte is only the first half of an element."""
     before: int | None = None
-    """The low byte of an int16, where it comes together with the high one."""
+    """The low byte of an int16, if it comes together with the high byte."""
     gathered: int = 0
-    """The number from a table of int32."""
+    """The number that is looked up for the element in a table of int32."""
     bits: int | None = None
-    """Number of bits of `x` that count; None for all."""
+    """The number of low bits of `x` that count; None for all bits."""
 
 
 def wrapped(value, bits=32):
-    """Return `value` modulo 2^bits, signed."""
+    """Return `value` modulo 2^bits as a signed number."""
     return (value + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
 
 
@@ -67,9 +67,9 @@ def power_below(divisor):
 
 
 class Numbers:
-    """A source of random instructions.
+    """A source of random instructions for a lane.
 
-    An instruction is a list of elements, each with its sum and its addend, or with None.
+    An instruction is a list of elements, each with its expected sum and addend, or with None.
     """
 
     def __init__(self, name):
@@ -82,7 +82,7 @@ class Numbers:
         return self.random.choice((-128, 127, 0, -1, self.random.randint(-128, 127)))
 
     def element(self, byte, *, element=None, product=None, summing=None, x=None):
-        """Return an element. Inputs that are left open have no effect, or random values."""
+        """Return an element; inputs that are not given have no effect, or random values."""
         random = self.random
         noise = {"coefficient": Coefficient.ONE if summing else Coefficient.ZERO, "keep": 0}
         return Element(
@@ -96,11 +96,11 @@ class Numbers:
         )
 
     def idle(self):
-        """Return a cycle without input."""
+        """Return a cycle without input to the lane."""
         return [(self.element(self.byte()), None, None)]
 
     def depthwise(self):
-        """Return the taps of a window, which include taps outside the map."""
+        """Return a Depthwise window: its taps, also outside the map, with the sums of products."""
         random, total, found = self.random, 0, []
         count = random.choice((1, 4, 9))
         for number in range(count):
@@ -118,7 +118,7 @@ class Numbers:
         return found
 
     def pool(self):
-        """Return the taps of a window with their maximum or sum.
+        """Return a Pool window: its taps, with their maximum or sum.
 
         A tap outside the map counts as the least number for a maximum, and as 0 for a sum.
         """
@@ -137,7 +137,7 @@ class Numbers:
         return found
 
     def vector(self, operations):
-        """Return one of the `operations` at random, on one or two operands of int8 or int16."""
+        """Return a Vector with one of the `operations`, on one or two operands of int8 or int16."""
         random = self.random
         wide = random.getrandbits(1) if self.config.wide else 0
         operation = random.choice(operations)
@@ -150,7 +150,7 @@ class Numbers:
             low, byte = self.byte(), self.byte()
             before = low if wide and self.paired and random.getrandbits(1) else None
             if wide and before is None:
-                # The sum must not be used with half an element.
+                # Half an element must not change the sum.
                 found.append((self.element(low, element={**control, "low": 1}), None, None))
             value = (byte << 8 | low & 0xFF) if wide else byte
             x.append(value - zero)
@@ -182,7 +182,7 @@ class Numbers:
         return found
 
     def relative(self):
-        """Return a line, and lines from which it is subtracted before numbers are looked up."""
+        """Return a line, then lines from which it is subtracted before numbers are looked up."""
         random = self.random
         byte, zero = self.byte(), self.byte()
         product = {"coefficient": Coefficient.ZERO, "keep": 1}
@@ -191,7 +191,7 @@ class Numbers:
         for _ in range(random.choice((1, 2, 5))):
             if random.random() < 0.2:
                 found += self.idle()
-            # Only the lowest bits of the element count.
+            # Only the lowest bits of the difference count.
             x = self.byte() - byte - zero
             gathered = random.getrandbits(32)
             control = {"relative": 1, "zero": self.byte()}
@@ -204,7 +204,7 @@ class Numbers:
         return found
 
     def addend(self):
-        """Return the two bytes of an int16 to which a result is added."""
+        """Return the two bytes of an int16 addend, to which a result will be added."""
         low, byte = self.byte(), self.byte()
         if self.paired and self.random.getrandbits(1):
             second = self.element(byte, element={"addend": 1})._replace(before=low)
@@ -223,7 +223,8 @@ class Numbers:
         return self.random.choice(kinds)()
 
     def scaled(self):
-        """Return a random sum of halves or of elements scaled by the requantiser, or other input.
+        """Return a random sum of elements that are halved or scaled by the requantiser, or other
+        input.
 
         Other input is an addend, or a cycle without input.
         """
@@ -233,9 +234,9 @@ class Numbers:
 
 
 async def check(dut, name, *, scaled):
-    """Send a byte in every cycle, and check all sums and addends.
+    """Send a byte of random instructions in every cycle, and check all sums and addends.
 
-    Each comes when it is due, and stays until the next.
+    Each sum or addend comes when it is due, and stays until the next.
     """
     bench = Bench(dut, unit())
     await bench.start()
@@ -263,7 +264,8 @@ async def check(dut, name, *, scaled):
             inputs["tap"] = elements[now].tap
         if numbers.paired:
             before = elements[now + 1].before if now + 1 < len(elements) else None
-            # Halves wait in the memory of the addends, and must be taken sooner than late ones.
+            # Halves wait in the memory of the addends. For scaled elements they must be read in
+            # time, for products they may be read a cycle later.
             late = not scaled and numbers.random.random() < 0.5
             places = {"write": now % 16, "read": (now - ADDEND + 1 - late) % 16}
             inputs |= {"pair": before is not None, "waits_at": places}

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decoder and the sequenced decoder side by side, each with a stream of instructions."""
+"""A unit for tests with the decoder and the sequenced decoder side by side.
+
+Each has its own stream of instructions.
+"""
 
 from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
@@ -14,8 +17,11 @@ OUTPUTS = ("writes", "written", "keeps", "cell", "kept", "judges", "verdict")
 
 
 class BothDecoders(wiring.Component):
-    """`instruction` goes to the decoder, see Staged, and `given` to the sequenced decoder. Outputs
-    of the sequenced decoder keep their names; with `shows` one of them counts.
+    """A unit with a decoder and a sequenced decoder, to compare their outputs.
+
+    `instruction` goes to the decoder, see Staged, and `given` to the sequenced decoder. Outputs of
+    the sequenced decoder keep their names; `shows` is 1 in a cycle in which any of them has a new
+    value.
     """
 
     def __init__(self, *, config: Config):

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoder and scoreboard beside sequenced decoder and numbered scoreboard, issuing in lockstep."""
+"""A unit for tests with both decoders, each with its scoreboard, which issue in lockstep.
+
+Decoder and scoreboard stand beside sequenced decoder and numbered scoreboard.
+"""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -14,22 +17,24 @@ from systola.hdl.control.scoreboard import Scoreboard
 from systola.verif.units.control.both_decoders import WORD, BothDecoders
 
 CHECKED = 2
-"""Cycles after which an instruction that the decoder shows has been checked."""
+"""Cycles after which the decoder has checked an instruction that it shows."""
 
 
 def _shown_by(name: str) -> str:
-    """Return a queue with a mask for a list: the scoreboard shows the list's progress there."""
+    """Return the queue with a mask for a list; the scoreboard shows the list's progress at the
+    queue.
+    """
     return next(queue for queue, masks in MASKS.items() if name in masks)
 
 
 class BothScoreboards(wiring.Component):
-    """Both decoders, each with its scoreboard. `instruction` and `given` are the same instructions,
-    which are issued in both at once, only while `allowed`.
+    """A unit with both decoders and both scoreboards, to compare their outputs.
 
-    Units are one for both: `pop` has a bit for each of RINGS, `advance` and `retire` one for each
-    of LISTS, all of which advance to `advance_to`. `judges`: the sequenced decoder is through with
-    an instruction. Members of the scoreboard and the numbered scoreboard begin with `old` and
-    `new`. `has_room`: the scoreboard could issue.
+    `instruction` and `given` are the same instructions, which are issued in both scoreboards at
+    once, only while `allowed`. The units' signals are shared: `pop` has a bit for each of RINGS,
+    `advance` and `retire` have one for each of LISTS, all of which advance to `advance_to`.
+    `judges`: the sequenced decoder completes an instruction. Members of the scoreboard begin with
+    `old`, members of the numbered scoreboard with `new`. `has_room`: the scoreboard could issue.
     """
 
     def __init__(self, *, config: Config):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sequenced decoder with the command memory of each queue, beside the decoder."""
+"""A unit for tests with the sequenced decoder and all command memories, beside the decoder."""
 
 from itertools import pairwise
 
@@ -28,37 +28,41 @@ UNITS = {
     "host_writes": Executor.HOST_WRITER,
     "weights": Executor.WEIGHT_FETCH,
 }
-"""The unit that takes the commands of a queue."""
+"""The unit that takes the commands of each queue."""
 ASSEMBLIES = {"matrix": MatrixAssembly, "activate": ActivateAssembly}
 _MULTIPLY = BY_OPCODE[Opcode.MATRIX_MULTIPLY]
 HEAD_BITS = 32
-"""Bits of an instruction with its opcode and all its flags."""
+"""The number of low bits of an instruction that hold its opcode and all its flags."""
 SETTINGS = {"window": Opcode.SET_CONFIG_WINDOW, "scale": Opcode.SET_CONFIG_SCALE}
 
 
 def opcodes_of(config: Config, queue: str) -> list[Opcode]:
-    """Return the instructions in a queue, except for a MatrixMultiply with weights from the
-    buffer.
+    """Return the opcodes that go into a queue.
+
+    A MatrixMultiply with weights from the buffer, which is in two queues, counts for one only.
     """
     known = instructions_of(links=config.links)
     return [entry.opcode for entry in known if entry.executor is UNITS[queue]]
 
 
 def fetches(bits: int) -> bool:
-    """Return whether an instruction is a MatrixMultiply with weights from the buffer, which is in
-    the queue of the weight fetch, too. `bits` may be a Value."""
+    """Return whether an instruction is a MatrixMultiply with weights from the buffer.
+
+    Such an instruction is in the queue of the weight fetch, too. `bits` may be a Value.
+    """
     from_buffer = bits >> _MULTIPLY.offset("from_buffer") & 1
     return (bits & 0xFF == Opcode.MATRIX_MULTIPLY) & (from_buffer == 1)
 
 
 class CommandBench(wiring.Component):
-    """Instructions `given` become commands.
+    """A unit that turns instructions into the commands of all queues.
 
-    `*_push` issues a command of a queue if one is ready. `*_pop` drops a command if the queue has
-    one: `*_popped` is 1 then. `*_command` has its words, and `*_made` its fields. An instruction
-    waits for room for it; `waits` is for a setting with a number that a command still names. Words
-    leave with `writes`, as from the sequenced decoder. The decoder takes the same instructions from
-    `instruction`, as in Staged. The program counter of an instruction is its number, from 0 on.
+    Instructions come from `given`. `*_push` issues a command of a queue if one is ready. `*_pop`
+    drops a command if the queue has one: `*_popped` is 1 then. `*_command` has its words, and
+    `*_made` its fields. An instruction waits until there is room for it. `waits` is 1 while a
+    setting waits because a command still names its number. Words leave with `writes`, as from the
+    sequenced decoder. The decoder takes the same instructions from `instruction`, as in Staged. The
+    program counter of an instruction is its number, from 0 on.
     """
 
     def __init__(self, *, config: Config):
@@ -102,7 +106,7 @@ class CommandBench(wiring.Component):
         begun, room, holds, follows = Signal(), Signal(), Signal(), Signal()
         head = self.given.payload.word[:HEAD_BITS]
         opcode = head[:OPCODE_BITS]
-        # Opcodes and flags from the last row to the verdict.
+        # Opcodes and flags are delayed from an instruction's last row to its verdict.
         later = [head] + [Signal(HEAD_BITS, name=f"head_{i}") for i in range(1, LATENCY)]
         for before, after in pairwise(later):
             m.d.sync += after.eq(before)
@@ -142,7 +146,7 @@ class CommandBench(wiring.Component):
         return m
 
     def _connect(self, m, head):
-        """Connect the memories; return whether a command is ready for its issue."""
+        """Connect the command memories; return whether some command is ready to be issued."""
         sequenced, judged = self._sequenced, head[:OPCODE_BITS]
         readies = []
         pc = Signal(PC_BITS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks that a decoded instruction agrees with its fields."""
+"""Checks that the output of the decoder agrees with the fields of its instruction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from systola.verif.units.control.instruction_reader import (
 )
 
 SAMPLE = 300
-"""Number of lines of a copy that are checked one by one, at either end."""
+"""The number of lines that are checked one by one at the beginning of a copy, and at its end."""
 
 
 def region(view: Any) -> Region:
@@ -38,7 +38,7 @@ def region(view: Any) -> Region:
 
 
 def runs(transfer: Any, pitch: int, bus: int) -> list[tuple[int, int]]:
-    """Return start and bytes of each run of a transfer; runs that touch are joined."""
+    """Return start and length in bytes of each run of a transfer; runs that touch are joined."""
     starts = [
         transfer.address + row * transfer.stride + block * pitch
         for block in range(transfer.blocks)
@@ -48,7 +48,7 @@ def runs(transfer: Any, pitch: int, bus: int) -> list[tuple[int, int]]:
 
 
 def joined(starts: list[int], size: int) -> list[tuple[int, int]]:
-    """Return runs of `size` bytes at `starts`; runs that touch are joined."""
+    """Return runs of `size` bytes at `starts`, as start and length; runs that touch are joined."""
     found = []
     for start in starts:
         if found and sum(found[-1]) == start:
@@ -59,7 +59,7 @@ def joined(starts: list[int], size: int) -> list[tuple[int, int]]:
 
 
 class Walked:
-    """A walk, interpreted by the contract of the Walker."""
+    """A walk that the decoder shows, interpreted as the Walker's contract describes."""
 
     def __init__(self, walk: Any, layout: Any):
         levels = layout.levels
@@ -74,7 +74,7 @@ class Walked:
         }
 
     def place(self, **iterations: int) -> tuple[int, int, int]:
-        """Return line, y and x in these iterations of the levels."""
+        """Return line, y and x of the walk's place in the given iteration of each level."""
         found = dict(self.start)
         for level, index in iterations.items():
             for name, step in self.steps[level].items():
@@ -82,7 +82,7 @@ class Walked:
         return found["line"] % self.lines, found["y"], found["x"]
 
     def corners(self) -> Iterator[dict[str, int]]:
-        """Yield all combinations of the first and the last iteration of each level."""
+        """Yield all combinations of the first and the last iteration of each level of the walk."""
         names = list(self.counts)
         ends = ({0, self.counts[name] - 1} for name in names)
         for indices in itertools.product(*ends):
@@ -92,7 +92,7 @@ class Walked:
 def check_map_walk(
     walk: Walked, window: Fields, buffer: int, plane: int, index: dict[str, int]
 ) -> None:
-    """Check one place of a walk over a feature map.
+    """Check line, row and column of one place of a walk over a feature map.
 
     `index` has the block, tap (i, j) and window (p, q).
     """
@@ -105,7 +105,7 @@ def check_map_walk(
 
 
 def check_transfer(d: Any, opcode: Opcode, f: Fields, text: Reader) -> None:
-    """Check the parts of a copy: its runs in host memory, its lines, and its short lines."""
+    """Check the decoded copy: its runs in host memory, its lines, and which lines are short."""
     bus, pitch = text.config.host_bus_bytes, text.pitch(opcode)
     base, end = text.regions(opcode, f)["buffer"]
     alternate = opcode in ALTERNATE
@@ -129,7 +129,7 @@ def check_transfer(d: Any, opcode: Opcode, f: Fields, text: Reader) -> None:
 
 
 def check_multiply(d: Any, f: Fields, config: Config) -> None:
-    """Check the command of a MatrixMultiply."""
+    """Check the decoded command of a MatrixMultiply."""
     c = d.matrix
     wide_vectors, wide_weights = f["wide_vectors"], f["wide_weights"]
     assert (c.wide_vectors, c.wide_weights) == (wide_vectors, wide_weights)
@@ -150,7 +150,7 @@ def check_multiply(d: Any, f: Fields, config: Config) -> None:
 
 
 def check_convolve(d: Any, f: Fields, window: Fields, config: Config) -> None:
-    """Check the command of a Convolve."""
+    """Check the decoded command of a Convolve."""
     c = d.matrix
     channels, rows = f["channels"], config.rows
     assert (c.wide_vectors, c.wide_weights) == (0, 0)
@@ -185,7 +185,9 @@ def check_convolve(d: Any, f: Fields, window: Fields, config: Config) -> None:
 
 
 def check_tiles(d: Any, f: Fields, regions: dict[str, Region]) -> None:
-    """Check the places of the weights of a MatrixMultiply."""
+    """Check the decoded places of a MatrixMultiply's weights in the buffer, if it takes them
+    there.
+    """
     assert d.from_buffer == f["from_buffer"]
     if f["from_buffer"]:
         tiles = f["k_tiles"] * f["n_tiles"] << f["wide_weights"]
@@ -197,7 +199,7 @@ def check_tiles(d: Any, f: Fields, regions: dict[str, Region]) -> None:
 
 
 def check_activation_command(d: Any, opcode: Opcode, f: Fields, text: Reader) -> None:
-    """Check the command of an instruction of the activation unit."""
+    """Check the decoded command of an instruction of the activation unit."""
     c = d.activate
     walk = Walked(c.walk, vector_walk(text.config))
     wide = f.get("wide", 0)
@@ -266,7 +268,7 @@ def check_activation_command(d: Any, opcode: Opcode, f: Fields, text: Reader) ->
         assert (counts["ox"] * counts["oy"], counts["block"]) == (f["rows"], f["n_tiles"])
         return
     halves = 1 + f["wide_operands"]
-    # A pair is read from its second line on.
+    # A pair of lines is read from its second line on.
     second = f["wide_operands"] & _paired(opcode, f, text)
     operation = Operation.COPY if _is_relative(opcode, f) else f["operation"]
     assert (c.source, c.operation) == (Source.VECTOR, operation)
@@ -300,7 +302,7 @@ def _paired(opcode: Opcode, f: Fields, text: Reader) -> int:
 
 
 def check_training_command(d: Any, opcode: Opcode, f: Fields, text: Reader) -> None:
-    """Check the command of an instruction for training alone."""
+    """Check the decoded command of an instruction that exists for training alone."""
     c, size = d.activate, text.config.cols
     walk = Walked(c.walk, vector_walk(text.config))
     assert (c.function, c.wide, c.accumulate, c.exponent) == (OTHER, 0, 0, 0)
@@ -339,14 +341,14 @@ def check_training_command(d: Any, opcode: Opcode, f: Fields, text: Reader) -> N
 
 
 def check_operands(d: Any, opcode: Opcode, f: Fields, text: Reader) -> None:
-    """Check that the decoded instruction `d` agrees with its fields `f`."""
+    """Check that the decoder's output `d` agrees with the fields `f` of its instruction."""
     config = text.config
     regions = text.regions(opcode, f)
     for name in ("buffer", "source", "operand", "accumulator", "host"):
         if name in regions:
             assert region(d[name]) == regions[name], name
     if "host" in regions:
-        # The window may end at 2^32; no address in it does.
+        # The host window may end at 2^32, but no address inside it is 2^32.
         assert d.transfer.address == f["host"]
     if opcode in COPIES:
         check_transfer(d, opcode, f, text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operands at limits that depend on more than one field of an instruction."""
+"""Instructions at limits that depend on more than one of their fields, to test the decoder."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _FITTING: Fields = {
     **{"rows": 1, "n_tiles": 1, "accumulator": 0, "parameter": 0, "exponent": 0},
     **{"buffer": 0, "operand": 2, "destination": 4},
 }
-"""Operands of Activate or Vector that are within all memories."""
+"""Operands of an Activate or Vector that are inside all memories."""
 
 
 def corners(writer: Writer) -> Iterator[tuple[Opcode, Fields]]:
-    """Yield instructions with fields that fit together, or just do not."""
+    """Yield instructions in which several fields just fit together, or just do not."""
     yield from _functions(writer)
     for opcode, entry in BY_OPCODE.items():
         if Fault.OVERLAP in entry.checks and opcode is not Opcode.VECTOR:
@@ -45,7 +45,7 @@ def corners(writer: Writer) -> Iterator[tuple[Opcode, Fields]]:
 
 
 def _functions(writer: Writer) -> Iterator[tuple[Opcode, Fields]]:
-    """Yield Activate and Vector with each function, and the tables that it may have."""
+    """Yield Activate and Vector with each function, and with tables at the function's limit."""
     for opcode, operations in (
         (Opcode.ACTIVATE, (Operation.COPY,)),
         (Opcode.VECTOR, (Operation.ADD, Operation.MULTIPLY)),

@@ -12,11 +12,11 @@ ONE = {field.name: 1 for field in BY_OPCODE[Opcode.SET_CONFIG_WINDOW].fields} | 
     "top": 0,
     "left": 0,
 }
-"""Window of one tap over a map of one pixel."""
+"""The settings of a window of one tap over a map of one pixel."""
 BOTH = {"height": 2048, "pitch": 2048}
 WINDOWS = {"out_height": 2048, "out_width": 2048}
 EXTREMES: list[tuple[Fields, Opcode, Fields]] = [
-    # Products that would look small in too few bits.
+    # These have products that would look small if some of their upper bits were lost.
     (BOTH, Opcode.POOL, {"blocks": 2048}),
     (BOTH, Opcode.DEPTHWISE, {"blocks": 2048}),
     (WINDOWS, Opcode.POOL, {"blocks": 2048, "destination": 4096}),
@@ -29,7 +29,7 @@ EXTREMES: list[tuple[Fields, Opcode, Fields]] = [
     ({}, Opcode.ACTIVATE, {"rows": 1 << 15, "n_tiles": 2048}),
     ({}, Opcode.READ_HOST_MEMORY, {"rows": 1 << 15, "blocks": 2048, "tail": 1}),
     ({}, Opcode.READ_HOST_MEMORY, {"rows": 257, "blocks": 1, "tail": 1, "stride": 1 << 23}),
-    # Numbers that need all their bits.
+    # These have numbers that need all their bits.
     (
         {"kernel_height": 128, "kernel_width": 128},
         Opcode.CONVOLVE,
@@ -45,7 +45,7 @@ EXTREMES: list[tuple[Fields, Opcode, Fields]] = [
         Opcode.POOL,
         {"blocks": 1, "destination": 300},
     ),
-    # Depthwise: 64 taps, and one more.
+    # These are Depthwise with 64 taps, the most that are legal, and with more.
     *(
         (
             {"kernel_height": height, "kernel_width": width},
@@ -54,7 +54,7 @@ EXTREMES: list[tuple[Fields, Opcode, Fields]] = [
         )
         for height, width in ((8, 8), (1, 64), (5, 13), (13, 5), (255, 255))
     ),
-    # A row as long as its pitch, and longer.
+    # These have maps with a row as long as its pitch, and longer.
     *(
         ({"width": width, "pitch": 9}, opcode, {**fields, "buffer": 20})
         for width in (9, 10, 4095)
@@ -65,11 +65,11 @@ EXTREMES: list[tuple[Fields, Opcode, Fields]] = [
         )
     ),
 ]
-"""Changes of window ONE, the opcode of the instruction after it, and its fields."""
+"""For each case: changes to window ONE, the opcode of an instruction after it, and its fields."""
 
 
 def packed_limits(rows: int) -> Iterator[tuple[Fields, Opcode, Fields]]:
-    """Yield packed channels at each limit of the window, and one beyond it."""
+    """Yield a Convolve on packed channels at each limit of the window, and one beyond it."""
     fitting = {"k_tiles": 1, "n_tiles": 1, "buffer": 7}
     for channels in (1, 2, rows):
         most = rows // channels

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random instruction words for the decoder: legal, slightly wrong, or any bits."""
+"""Random instruction words to test the decoder with: legal, slightly wrong, or any bits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Writer:
         self.reader = reader
 
     def legal(self, opcode: Opcode) -> Fields:
-        """Return legal operands of an instruction."""
+        """Return random legal operands of an instruction with this opcode."""
         random, reader, config = self.random, self.reader, self.reader.config
         bus = config.host_bus_bytes
         fit = self._fit
@@ -127,7 +127,7 @@ class Writer:
         return found | {f.name: random.getrandbits(f.width) for f in selectors}
 
     def window(self) -> Fields:
-        """Return a small window, or now and then a window with a field of any size."""
+        """Return random settings of a small window; now and then one field has any size."""
         random = self.random
         width = random.randint(1, 9)
         found = {
@@ -167,7 +167,7 @@ class Writer:
         }
 
     def _function(self) -> Fields:
-        """Return a legal combination of function, table, wide and accumulate."""
+        """Return a legal combination of fields function, table, wide and accumulate."""
         random, config = self.random, self.reader.config
         wide = self._flag(config.wide)
         functions = [Function.NONE, Function.RELU, Function.RELU6]
@@ -186,7 +186,7 @@ class Writer:
         return {"wide": wide, "accumulate": accumulate, "function": function, "table": table}
 
     def _divided(self, found: Fields, operation: int, wide_operands: int) -> Fields:
-        """Return the same fields, or now and then a QUOTIENT's if the operation allows it."""
+        """Return the fields `found`, or now and then with QUOTIENT, if the operation allows it."""
         config = self.reader.config
         if config.training and operation == Operation.MULTIPLY and self._flag(True):
             return {**found, "function": Function.QUOTIENT}
@@ -197,8 +197,9 @@ class Writer:
         return found
 
     def _place(self, *sizes: int) -> list[int]:
-        """Return places for regions of these sizes that touch but do not overlap, if they fit at
-        all.
+        """Return first lines for regions of these sizes that touch but do not overlap.
+
+        They may lie outside the buffer if they do not fit at all.
         """
         random = self.random
         spare = max(0, self.reader.config.buffer_lines - sum(sizes))
@@ -305,7 +306,7 @@ def changed(chance: random.Random, opcode: Opcode, operands: Fields, step: int) 
 
 
 def some(chance: random.Random, writer: Writer) -> dict[str, Any]:
-    """Return an instruction, legal, slightly wrong, or any bits, as the payload of the decoder."""
+    """Return a random instruction as the decoder's input: legal, slightly wrong, or any bits."""
     known = LINKED_OPCODES if writer.reader.config.links else OPCODES
     opcode = chance.choice((*known, *WINDOWED, Opcode.VECTOR, Opcode.ACTIVATE))
     operands = writer.legal(opcode)
@@ -324,7 +325,7 @@ def some(chance: random.Random, writer: Writer) -> dict[str, Any]:
 
 
 def payload(chance: random.Random, bits: int, error: int = 0) -> dict[str, Any]:
-    """Return a payload of the scalar unit; check LOOP fails now and then."""
+    """Return the decoder's input for an instruction word; now and then check LOOP fails."""
     found = {"word": bits, "error": error, "pc": chance.getrandbits(PC_BITS)}
     if bits & 0xFF in (Opcode.LOOP, Opcode.END_LOOP) and not error:
         found |= {"loop_fault": chance.getrandbits(1), "loops": chance.randint(0, 4)}

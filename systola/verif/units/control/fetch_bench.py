@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench of memory and decoder around the instruction fetch, with its contract's checks."""
+"""A test bench of the instruction fetch with models of memory and decoder, and all its checks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from systola.verif.kit.checker import StreamRules
 from systola.verif.units.unit import Bench
 
 WORD = 16
-"""Bytes of an instruction."""
+"""The number of bytes of an instruction."""
 
 
 @dataclass
 class _Beat:
-    """A beat under way: its earliest cycle, its address, and whether a jump has dropped it."""
+    """A beat that the memory still owes: its earliest cycle, its address, whether a jump dropped
+    it.
+    """
 
     due: int
     address: int
@@ -27,7 +29,7 @@ class _Beat:
 
 
 class FetchBench(Bench):
-    """A bench for `component` with the ports of Fetch, or of Fetch and the next unit.
+    """A bench of `component`, the instruction fetch alone or with the unit after it.
 
     `memory` is the host window from its start up to `limit`, the program begins at byte `start`.
     The memory answers in order, at the earliest `latency` cycles after the request. `ask`, `answer`
@@ -56,11 +58,11 @@ class FetchBench(Bench):
         self.bus = config.host_bus_bytes
         self.rates = ask, answer, take
         self.bad: set[int] = set()
-        """Addresses of beats that are answered with an error."""
+        """The addresses of beats that the memory answers with an error."""
         self.requested: list[int] = []
-        """Offsets of all requests that were accepted."""
+        """The offsets of all requests that the memory has accepted."""
         self.taken: list[tuple[int, int]] = []
-        """Cycle and number of all instructions that were taken."""
+        """The cycle and the number of each instruction that was taken."""
         self.now = 0
         self._latency = latency
         self._chunk_bytes = max(self.bus, min(64, config.max_burst_beats * self.bus))
@@ -70,19 +72,22 @@ class FetchBench(Bench):
         self._kept = config.instruction_buffer - self._chunk
         self._beats: list[_Beat] = []
         self._rules = StreamRules("instruction")
-        self._next = 0  # number of the instruction to be handed out
-        self._first = 0  # first instruction requested since a jump dropped all
-        self._asked = 0  # first instruction not requested
-        self._arrived = 0  # first instruction that has not arrived
+        self._next = 0  # number of the instruction to be handed out next
+        self._first = 0  # number of the first instruction requested since a jump dropped all
+        self._asked = 0  # number of the first instruction that has not been requested
+        self._arrived = 0  # number of the first instruction that has not arrived
         self._came: _Beat | None = None  # beat that came in the cycle before
-        self._readable = 0  # first instruction that had not arrived in the cycle before
-        self._valid = False  # whether the next instruction is offered
+        # number of the first instruction that had not arrived in the cycle before
+        self._readable = 0
+        self._valid = False  # whether the unit must offer the next instruction
         self._offered: int | None = start if start < len(memory) else None
-        """Offset of the request that is offered, or will be after the unit is enabled."""
-        self._dropped = False  # a jump has dropped all, and the next request is not known yet
-        self._pause = 0  # cycles without a decision because of a jump
-        self._empty = True  # nothing is left or requested, as of the cycle before
-        self._still = False  # no request is offered, and the next is known, as of the cycle before
+        """The offset of the request that the unit offers, or will offer once it is enabled."""
+        # whether a jump has dropped all, and the next request is not known yet
+        self._dropped = False
+        self._pause = 0  # number of cycles in which a jump delays the decision about a request
+        self._empty = True  # whether, in the cycle before, no instruction was left or requested
+        # whether, in the cycle before, no request was offered and the next was known
+        self._still = False
         self._over = False
         self.set(program=start, limit=len(memory))
 
@@ -93,14 +98,14 @@ class FetchBench(Bench):
         raise NotImplementedError
 
     def word(self, number: int) -> tuple[int, int]:
-        """Return word and error flag of instruction `number`."""
+        """Return the word and the error flag of the instruction with this number."""
         place = self.program + number * WORD
         size = max(self.bus, WORD)
         bad = any(place // size == address // size for address in self.bad)
         return int.from_bytes(self.memory[place : place + WORD], "little"), int(bad)
 
     async def step(self, **inputs: Any) -> None:
-        """Run one cycle of memory and decoder."""
+        """Run one cycle of the memory and the decoder, and check the fetch's outputs in it."""
         ask, answer, take = (self.random.random() < rate for rate in self.rates)
         beat = None
         if self._beats and self._beats[0].due <= self.now and answer:
@@ -119,7 +124,7 @@ class FetchBench(Bench):
         self.expect("exhausted", self._over)
         instruction = self._check_instruction(take)
 
-        # The changes of this cycle.
+        # The model's state changes at the end of this cycle.
         following = None if instruction is None else self.took(instruction)
         dropped_before = self._dropped
         enabled = self._driven["enable"]
@@ -167,7 +172,7 @@ class FetchBench(Bench):
         self.now += 1
 
     def _check_request(self) -> int | None:
-        """Return the offset of the request that is shown, which must be the request that is due."""
+        """Check that the unit offers the request that is due; return the request's offset."""
         due = self._offered if self._driven["enable"] else None
         valid = self.get("request__valid")
         request = self.get("request__payload") if valid else None
@@ -177,7 +182,7 @@ class FetchBench(Bench):
         return due
 
     def _check_instruction(self, take: bool) -> data.Const | None:
-        """Check the instruction that is shown, and return it if it is taken in this cycle."""
+        """Check the instruction on offer from the unit; return it if it is taken in this cycle."""
         valid = self.get("instruction__valid")
         assert valid == self._valid, "four cycles after its last beat"
         instruction = self.get("instruction__payload") if valid else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An instruction word, given to the sequenced decoder."""
+"""A function that gives an instruction word to the sequenced decoder."""
 
 from amaranth.lib import data
 
@@ -9,7 +9,7 @@ WORD = data.StructLayout({"word": 128, "error": 1})
 
 
 def give(m, sequenced, given):
-    """Give a word to the sequenced decoder, in the parts that it asks for."""
+    """Connect an instruction word to the sequenced decoder, in the parts that it asks for."""
     m.d.comb += [
         sequenced.instruction.payload.opcode.eq(given.word),
         sequenced.instruction.payload.error.eq(given.error),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instruction words read with the golden model: their faults, their regions, and the settings."""
+"""A reader of instruction words, made of the golden model: faults, regions, and settings."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ WINDOWED = (Opcode.CONVOLVE, Opcode.DEPTHWISE, Opcode.POOL)
 SETTINGS = (Opcode.SET_CONFIG_WINDOW, Opcode.SET_CONFIG_SCALE)
 NO_SCALE = {field.name: 0 for field in BY_OPCODE[Opcode.SET_CONFIG_SCALE].fields}
 WEIGHT_QUEUE = (Fault.WEIGHT_UNDERFLOW, Fault.WEIGHT_OVERFLOW)
-"""Checks that a Reader leaves out, as it executes no instructions."""
+"""The checks that a Reader leaves out, as it executes no instructions."""
 
 Fields = dict[str, int]
 Region = tuple[int, int]
 
 
 def word(opcode: Opcode, operands: Fields) -> int:
-    """Return an instruction word with fields of any value; others have their default, or 0."""
+    """Return an instruction word with any values of these operands; others have their default, or
+    0.
+    """
     value = int(opcode)
     entry = BY_OPCODE[opcode]
     for field in entry.fields:
@@ -47,27 +49,27 @@ def word(opcode: Opcode, operands: Fields) -> int:
 
 
 def bytes_of(bits: int) -> bytes:
-    """Return the bytes of an instruction word."""
+    """Return the bytes of an instruction word that is given as a number."""
     return bits.to_bytes(INSTRUCTION_BYTES, "little")
 
 
 def has_reserved_bits(opcode: Opcode, bits: int) -> bool:
-    """Return whether a word has bits set that belong to no field."""
+    """Return whether bits that belong to no field are set in an instruction word."""
     return bool(reserved_bits(BY_OPCODE[opcode], bytes_of(bits)))
 
 
 def operands_of(bits: int) -> Fields:
-    """Return the fields of a legal word, by name."""
+    """Return the fields of a legal instruction word, by name."""
     decoded = decode(bytes_of(bits))
     assert decoded is not None
     return decoded[1]
 
 
 class Reader(Checks):
-    """A reader of words in the order of a program, with the window and the scale at each word.
+    """A reader of a program's words in order, which knows the window and the scale at each word.
 
-    Operands in the words are effective, with index registers added. `limit` is the bytes of the
-    host window, `tiles` the tiles of the weight window.
+    Operands in the words are effective, with index registers added. `limit` is the size of the host
+    window in bytes, `tiles` the size of the weight window in tiles.
     """
 
     def __init__(self, config: Config, *, limit: int, tiles: int):
@@ -76,12 +78,12 @@ class Reader(Checks):
         self.tiles = tiles
         self.window: Fields | None = None
         self.scale: Fields = dict(NO_SCALE)
-        # Only the sizes of the windows are of interest, so all bytes may share one place.
+        # Only the sizes of host and weight window matter, so all bytes may share one place.
         self._host = np.broadcast_to(np.uint8(0), limit)
         self._tiles = np.broadcast_to(self._tiles.dtype.type(0), (tiles, *self._tiles.shape[1:]))
 
     def execute(self, bits: int) -> None:
-        """Keep the fields of a Set_Config_Window or Set_Config_Scale."""
+        """Store the fields of a Set_Config_Window or Set_Config_Scale; ignore others."""
         if bits & 0xFF == Opcode.SET_CONFIG_WINDOW:
             self.window = operands_of(bits)
             self._window = Window(**self.window)
@@ -93,16 +95,18 @@ class Reader(Checks):
         return machine_operands(self.config)
 
     def pitch(self, opcode: Opcode) -> int:
-        """Return the bytes of host memory from one vector to the next."""
+        """Return the number of bytes of host memory from one vector of a copy to the next."""
         return self.config.output_pitch if opcode in COPIES_OUT else self.config.input_pitch
 
     def sizes(self) -> tuple[int, int, int]:
-        """Return the lines of a map, the windows, and the taps of each window."""
+        """Return three sizes of the present window: lines of the map, windows, and taps of a
+        window.
+        """
         assert self._window is not UNSET
         return self._window.map_lines, self._window.windows, self._window.taps
 
     def regions(self, opcode: Opcode, f: Fields) -> dict[str, Region]:
-        """Return base and end of each region that an instruction uses.
+        """Return base and end of each region that an instruction uses, by name.
 
         The activation unit reads `source` and `operand`, and a MatrixMultiply reads weights from
         `source`; `buffer` is any other lines.
@@ -135,9 +139,9 @@ class Reader(Checks):
         return ranges.tiles_consumed(opcode, f, self._window)
 
     def fault(self, bits: int, *, error: int = 0, loops: int | None = None) -> tuple[Fault, int]:
-        """Return cause and address for an instruction word; NONE and 0 if it is legal.
+        """Return cause and address of the fault of an instruction word; NONE and 0 if it is legal.
 
-        `loops` is the number of open loops if check LOOP fails.
+        If check LOOP fails for the word, `loops` is the number of open loops.
         """
         if error:
             return Fault.FETCH_ERROR, 0

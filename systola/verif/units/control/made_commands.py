@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fields of a command that mean something, to compare commands that are made in two ways."""
+"""The meaningful fields of a command, to compare commands that are made in two ways."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -17,12 +17,12 @@ _OF_MAPS = ("height", "width", "fill")
 
 
 def fields_of(command: Fields) -> dict[str, Any]:
-    """Return all fields of a command, by their paths."""
+    """Return all fields of a command in one flat dict, by their paths."""
     return dict(_leaves(command))
 
 
 def shown_command(config: Config, queue: str, opcode: Opcode, decoded: Fields) -> dict[str, Any]:
-    """Return the fields of the command in a queue, from the decoder's results."""
+    """Return the fields of the command in a queue, as they follow from the decoder's results."""
     if queue in ("matrix", "activate"):
         return fields_of(decoded[queue])
     if queue == "host_reads":
@@ -39,7 +39,7 @@ def shown_command(config: Config, queue: str, opcode: Opcode, decoded: Fields) -
         return found | transfer | region | tail
     found |= {f"transfer.{name}": value for name, value in _leaves(decoded.weight_transfer)}
     if opcode is Opcode.MATRIX_MULTIPLY:
-        # A line has fewer bits than an address in the weight window; the others mean nothing.
+        # A line has fewer bits than an address in the weight window; the other bits mean nothing.
         found["transfer.address"] &= (1 << line_bits(config)) - 1
     if "from_buffer" in decoded.names():
         found |= {"from_buffer": decoded.from_buffer, "wide": decoded.matrix.wide_weights}
@@ -47,7 +47,7 @@ def shown_command(config: Config, queue: str, opcode: Opcode, decoded: Fields) -
 
 
 def meaningful(queue: str, opcode: Opcode, command: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a command that its unit uses."""
+    """Return only those fields of a command that its unit uses."""
     rules = {"matrix": _unused_by_matrix, "activate": partial(_unused, opcode)}
     unused = rules[queue](command) if queue in rules else _unused_by_transfer(opcode)
     return {
@@ -67,12 +67,12 @@ def _leaves(fields: Fields, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _unused_by_transfer(opcode: Opcode) -> set[str]:
-    """Return the fields that a run of parameters or tables does not have."""
+    """Return the paths of fields that a run of parameters or tables does not have."""
     return {"stride", "tail"} if opcode in LOADS else set()
 
 
 def _still(command: Mapping[str, Any]) -> set[str]:
-    """Return the steps of levels with a single iteration, which are never made."""
+    """Return the paths of the steps of levels with a single iteration, which are never made."""
     single = "walk.single."
     levels = (
         path.removeprefix(single) for path, value in command.items() if value and single in path
@@ -81,7 +81,7 @@ def _still(command: Mapping[str, Any]) -> set[str]:
 
 
 def _coordinates(command: Mapping[str, Any]) -> set[str]:
-    """Return the places and steps of rows and columns, which have a meaning in feature maps."""
+    """Return the paths of row and column fields, which have a meaning in feature maps only."""
     return {path for path in command if path.startswith("walk.st") and path.endswith((".x", ".y"))}
 
 

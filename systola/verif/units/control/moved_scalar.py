@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scalar unit with logic that moves its stages as the decoder does, as soon as possible."""
+"""The scalar unit with logic that moves its stages as soon as possible, as the decoder does."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -11,9 +11,10 @@ from systola.hdl.control.scalar_unit import EffectiveInstruction, ScalarUnit
 
 
 class MovedScalar(wiring.Component):
-    """A scalar unit with instructions in as `fetched`, and out as `instruction`.
+    """A scalar unit for tests that takes instructions at `fetched` and hands them out at
+    `instruction`.
 
-    They come out from the second cycle on in which they are in the last stage. With `lingers` an
+    An instruction comes out from its second cycle in the last stage on. With `lingers` an
     instruction in the last stage stays in the first stage, too. `idle`: both stages are empty.
     """
 
@@ -33,8 +34,8 @@ class MovedScalar(wiring.Component):
         m = Module()
         scalar = m.submodules.scalar_unit = ScalarUnit()
         connect(m, flipped(self.fetched), scalar.fetched)
-        age = Signal(2)  # cycles of the instruction in the first stage, at most three
-        moved = Signal()  # it is in the last stage, too
+        age = Signal(2)  # number of cycles of the instruction in the first stage, at most three
+        moved = Signal()  # whether the instruction in the first stage is in the last stage, too
         full = Signal()
         m.d.comb += [
             scalar.moves.eq(scalar.coming.valid & (age >= 2) & ~moved & ~full),

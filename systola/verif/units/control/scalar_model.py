@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plain interpreter of loops and index registers, and words to feed it."""
+"""A plain interpreter of loops and index registers, and instruction words to test with."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from systola.hdl.control.indexed_operands import indexed
 MODULO = 1 << 32
 
 KNOWN = {entry.opcode: entry for entry in INSTRUCTIONS}
-"""Instructions that the hardware knows: all but the instructions of the links."""
+"""The instructions by opcode, without the instructions of the links."""
 LINKED = {entry.opcode: entry for entry in instructions_of(links=True)}
-"""KNOWN, and after them the instructions of the links."""
+"""The instructions by opcode, with the instructions of the links at the end."""
 
 
 class Interpreter:
-    """A state of index registers and open loops, each with its first instruction and iterations
-    left.
+    """An interpreter with index registers and open loops.
+
+    Each loop has the number of its first instruction and the iterations left.
     """
 
     def __init__(self) -> None:
@@ -28,7 +29,7 @@ class Interpreter:
         self.loops: list[list[int]] = []
 
     def shown(self, word: int) -> tuple[int, bool]:
-        """Return the word with all sums in it, and whether check LOOP fails."""
+        """Return the word with index registers added to operands, and whether check LOOP fails."""
         entry = KNOWN.get(word & 0xFF)
         for field in entry.fields if entry else ():
             if field.indexes:
@@ -65,33 +66,33 @@ class Interpreter:
 
 
 def kind(word: int, *, links: bool = False) -> int:
-    """Return a bit for each opcode, in the order in which they are listed."""
+    """Return the one-hot code of a word's opcode, with a bit for each known opcode in order."""
     known = LINKED if links else KNOWN
     return sum(1 << place for place, opcode in enumerate(known) if opcode == word & 0xFF)
 
 
 def word_of(opcode: Opcode, **operands: int) -> int:
-    """Return an instruction word."""
+    """Return an instruction word as a number."""
     return int.from_bytes(encode(opcode, **operands), "little")
 
 
 def set_register(register: int, **operands: int) -> int:
-    """Return a Set_Register."""
+    """Return the word of a Set_Register."""
     return word_of(Opcode.SET_REGISTER, register=register, **operands)
 
 
 def loop(count: int, register: int = 0) -> int:
-    """Return a Loop."""
+    """Return the word of a Loop with this count and count register."""
     return word_of(Opcode.LOOP, count=count, count_register=register)
 
 
 def load_table(host: int, register: int) -> int:
-    """Return an instruction with an indexed operand of 32 bits, at bit 32."""
+    """Return the word of an instruction with an indexed operand of 32 bits, at bit 32."""
     return word_of(Opcode.LOAD_TABLE, host=host, table=0, host_register=register)
 
 
 def effective(shown: data.Const) -> int:
-    """Return the word of an EffectiveInstruction with the sums in it."""
+    """Return the word of an EffectiveInstruction, with its sums in place of the operands."""
     word = shown.word
     entry = KNOWN.get(word & 0xFF)
     for (operand, _), total in zip(indexed(entry) if entry else (), shown.sums, strict=False):
@@ -104,7 +105,7 @@ NOP, END = word_of(Opcode.NOP), word_of(Opcode.END_LOOP)
 
 
 def wild_word(chance: random.Random) -> int:
-    """Return any bits after any opcode, legal or not; most loops are short."""
+    """Return a random word, legal or not; most opcodes are known, and most loops are short."""
     opcode = chance.choice([*KNOWN, *[Opcode.SET_REGISTER] * 4, *[Opcode.END_LOOP] * 8])
     word = chance.getrandbits(128) & ~0xFF | opcode
     if chance.random() < 0.1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lists and queues of the scoreboard, and the waits between instructions, in plain Python."""
+"""A plain Python model of the scoreboard: its lists, its queues, and the waits of instructions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ USES = {
     VECTOR: ("buffer", "source", "operand", "parameters", "table"),
     TAG: (),
 }
-"""Regions of an instruction; Load_* have their parameters or table as `buffer`, too."""
+"""The names of the regions that each opcode uses.
+
+Load_Parameters and Load_Table have their destination as `buffer`, too.
+"""
 ADVANCING = {
     "host_reading": "buffer",
     "loading": "buffer",
@@ -106,11 +109,13 @@ WAITS = {
         "host_memory": [("host", "host")],
     },
 }
-"""For each queue and mask, the region of the younger instruction, and the region of the older in
-the mask's list."""
+"""For each queue and mask, pairs of regions that may conflict.
+
+The first is a region of the younger instruction, the second of an older one in the mask's list.
+"""
 WATCHED = {"host_memory": "host_reading", "operand_writing": "activate_writing"}
 FOLLOWS = ("loading",)
-"""Lists that instructions leave together with `host_reading`."""
+"""The lists that instructions leave in the same cycle as `host_reading`."""
 REGIONS = (
     "buffer",
     "accumulator",
@@ -127,7 +132,7 @@ def unit(variant: str | None = None) -> Scoreboard:
 
 
 def common(one: Region, other: Region) -> bool:
-    """Return whether two regions, (base, end), share an address."""
+    """Return whether two regions, each a pair (base, end), share an address."""
     return bool(set(range(*one)) & set(range(*other)))
 
 
@@ -139,7 +144,7 @@ def named(opcode: Opcode) -> dict[str, Any]:
 
 
 def described(instruction: Instruction) -> str:
-    """Name an instruction: opcode, number, and its regions."""
+    """Describe an instruction for messages: opcode, number, and its regions."""
     regions = [
         f"{name} {base} to {end - 1}"
         for name, (base, end) in ((n, instruction[n]) for n in REGIONS if n in instruction)
@@ -148,33 +153,35 @@ def described(instruction: Instruction) -> str:
 
 
 class Model(Bench):
-    """A bench of the scoreboard, with the expected content of lists and queues."""
+    """A bench of the scoreboard, with the expected content of its lists and queues."""
 
     def __init__(self, dut: Any):
         super().__init__(dut, unit())
         self.depth = DEPTHS[chosen_variant()]
         self.lists = {name: Entries(self.depth) for name in ADVANCING}
         self.oldest = dict.fromkeys((*WAITS, "weights"))
-        """Head of each queue: an instruction, and for each mask the numbers that it waits for."""
+        """The head of each queue: an instruction, and the numbers it waits for in each mask."""
         self.queues = {name: [] for name in self.oldest}
-        """Instructions that wait after the head."""
+        """The instructions of each queue that wait after the head."""
         self.tags = []
         self.asks = False
         self.offered = False
         self.fitted = False
-        """Whether the instruction `fits` in the cycle before."""
+        """Whether there was room for the offered instruction in the cycle before."""
         self.passes = False
-        """Whether `passable` and `room` came together in the cycle before."""
+        """Whether `passable` and `room` were both high in the cycle before."""
         self.idle = None
-        """Expected value of `idle`; None if it has no meaning."""
+        """The expected value of output `idle`; None if it has no meaning."""
         self.todo = {name: [] for name in SCANS}
-        """Lists that the next instruction is still to be compared with, in their order."""
+        """The lists with which the next instruction is still to be compared, in their order, by
+        scan.
+        """
         self.places = dict.fromkeys(SCANS)
-        """Number of the next entry in the first of them, None for the oldest."""
+        """By scan, the number of the next entry of the list being compared; None for the oldest."""
         self.found = {}
 
     def fits(self, new: Instruction) -> bool:
-        """Return whether queue and lists have room for one more."""
+        """Return whether queue and lists have room for one more instruction like `new`."""
         queue = QUEUE[new["opcode"]]
         if queue == "tags":
             return len(self.tags) < TAGS
@@ -185,13 +192,15 @@ class Model(Bench):
         )
 
     def room(self) -> bool:
-        """Return whether there was a place in the cycle before, and the comparison is complete."""
+        """Return whether an instruction had a place in the cycle before, and all comparisons are
+        made.
+        """
         return self.fitted and all(
             not todo or (len(todo) == 1 and self.at(scan)[1]) for scan, todo in self.todo.items()
         )
 
     def at(self, scan: str) -> tuple[int, bool, Entry | None]:
-        """Return the number of the entry of a scan that is compared in this cycle.
+        """Return the number of the entry that a scan compares in this cycle.
 
         The other results are whether it is the last of its list, and the entry, or None if it has
         left.
@@ -204,7 +213,7 @@ class Model(Bench):
         return number, ends, entries[number - entries.left] if there else None
 
     def decoded(self, new: Instruction) -> dict[str, Any]:
-        """Return the ports' value for an instruction; regions that it lacks are empty."""
+        """Return the value of port `decoded` for an instruction; regions it lacks are empty."""
         value: dict[str, Any] = named(new["opcode"])
         value |= {"pc": new["pc"], "code": new["pc"] & 0xFFFF}
         value["units"] = new.get("units", (1 << len(COMPLETES)) - 1)
@@ -214,7 +223,7 @@ class Model(Bench):
         return value
 
     async def issue(self, new: Instruction) -> None:
-        """Run as many cycles as it takes to issue an instruction."""
+        """Run as many cycles as it takes to issue an instruction; fail if there are too many."""
         for _ in range(3 * self.depth + 3):
             if await self.step(new):
                 return
@@ -231,8 +240,8 @@ class Model(Bench):
     ) -> bool:
         """Run one cycle: check all outputs, then make the same changes to the model.
 
-        `advances` is the new base of the oldest entry of lists, `hold` holds tags back. Returns
-        whether `new` was issued.
+        `pops` names queues, `retires` lists. `advances` has the new base of the oldest entry of
+        lists. With `hold` no tag enters. Returns whether `new` was issued.
         """
         issue = self.passes
         passable = passable and self.offered and not issue
@@ -286,7 +295,9 @@ class Model(Bench):
         return issue
 
     def leaves_loading(self, retires: Collection[str]) -> bool:
-        """Return whether host_reading is one of these lists, and its oldest is a load."""
+        """Return whether a load leaves: host_reading is one of the lists, and its oldest entry is a
+        load.
+        """
         oldest = self.lists["host_reading"][0] if "host_reading" in retires else None
         return oldest is not None and "loading" in LISTS[oldest.instruction["opcode"]]
 
@@ -298,7 +309,7 @@ class Model(Bench):
                 self.lists["loading"].advance(advances[name])
 
     def compare(self, new: Instruction) -> dict[str, list[Entry]]:
-        """Go on to the next entries, and return the known entries to wait for.
+        """Let each scan compare its next entry; return all entries found that `new` waits for.
 
         Entries that have left are included.
         """
@@ -326,7 +337,7 @@ class Model(Bench):
         return found
 
     def check(self, retires: dict[str, bool]) -> None:
-        """Check that all outputs agree with the model."""
+        """Check that all outputs of the scoreboard agree with the model."""
         if self.idle is not None:
             self.expect("idle", self.idle)
         wanted = {
@@ -350,7 +361,7 @@ class Model(Bench):
                     self.check_mask(what, shown[mask], entries, found)
 
     def check_mask(self, what: str, mask: Any, entries: Entries, found: list[Entry]) -> None:
-        """Check that a mask names the last of the entries found that is still in the list.
+        """Check that a mask names the last of the entries in `found` that is still in the list.
 
         Entries of its run that have left do not matter.
         """
@@ -370,7 +381,7 @@ class Model(Bench):
         )
         least = entries.mask({entry.number for entry in there})["run"]
         assert run >= least, f"{what}: run is {run}, expected {least} or more; it waits for {older}"
-        # Before the first entry of the run there is no wait, unless addresses fall there.
+        # The run begins with an entry to wait for, unless some of those entries have left.
         gone = any(entry not in entries for entry in found)
         begins = described(entries[first].instruction)
         assert gone or entries[first] in found, f"{what}: its run begins with {begins}, not {older}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decoder beside stages that it moves, as the scalar unit has them."""
+"""The decoder for tests, with registers in place of the scalar unit's stages before it."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -11,8 +11,10 @@ from systola.hdl.control.scalar_unit import EffectiveInstruction
 
 
 class Staged(wiring.Component):
-    """The decoder beside stages that it moves, as the scalar unit has them. `entered`: an
-    instruction is taken. A decoded one is taken in the cycle after `frees`."""
+    """A decoder that moves instructions through stages like the scalar unit's.
+
+    `entered`: an instruction is taken. A decoded instruction is taken in the cycle after `frees`.
+    """
 
     def __init__(self, *, config):
         self._decoder = Decoder(config=config)

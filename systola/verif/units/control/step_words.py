@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of commands and the regions that follow from a decoded instruction."""
+"""The command words and the regions of an instruction, as they follow from the decoder's output."""
 
 from __future__ import annotations
 
@@ -42,25 +42,26 @@ _WINDOW = {
     "out_height": "walk.count.oy",
 }
 _OF_PAIRS = ("activate.walk.start.line", "activate.operand")
-"""Lines of operands, which a machine for training may read in pairs."""
+"""Parts with the first line of an operand, which a machine for training may read in pairs."""
 _COLUMNS = {
     "left": "walk.start.x",
     "width": "width",
     "kernel_width": "walk.count.kx",
 }
-"""Numbers of a window that have no meaning for packed channels."""
+"""Parts of a window by word, which have no meaning for packed channels."""
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """Bits of a word that no part of a command takes over unchanged."""
+    """Bits of a command word that are not copied from a part of the decoder's output."""
 
     width: int
 
 
 Part = str | tuple[str, int] | Skipped
-"""A part of Decoded. If the part is longer than in the word, its width in the word comes with
-it.
+"""A part of the decoder's output, by its path, or skipped bits.
+
+If the part is longer than its place in the word, the width of the place comes with it.
 """
 Word = str | tuple[Part, ...]
 
@@ -82,11 +83,11 @@ _FLAGS: Mapping[Opcode, tuple[int, tuple[Part, ...]]] = {
     Opcode.RECEIVE: (11, ("side",)),
     Opcode.REDUCE: (11, ("side", "link.adds")),
 }
-"""Flags of an instruction from their first bit on."""
+"""The flags of each instruction: the number of their first bit, and their parts from there on."""
 
 
 class Shown:
-    """An instruction as the decoder shows it, by the names of parts, as unsigned numbers."""
+    """An instruction as the decoder shows it; its parts are read by name as unsigned numbers."""
 
     def __init__(self, config: Config, bits: int):
         self._config = config
@@ -94,11 +95,11 @@ class Shown:
         self._bits = bits
 
     def part(self, path: str) -> tuple[int, int]:
-        """Return the bits of a part and their number."""
+        """Return the bits of a part of the decoder's output, and how many they are."""
         layout: data.Layout = self._layout
         offset, shape = 0, Shape(0)
         if path.startswith("measured."):
-            # A Measure has its numbers in place of a multiplier.
+            # A Measure's own numbers are in the place of a multiplier.
             at = MeasureLayout()[path.removeprefix("measured.")]
             number = self.value("activate.scale.multiplier_b")
             width = Shape.cast(at.shape).width
@@ -111,16 +112,16 @@ class Shown:
                 layout = field.shape
         number = self._bits >> offset & ((1 << shape.width) - 1)
         if path in _OF_PAIRS and self._is("activate.paired"):
-            # A pair is read from its second line on, and words have the first line, which is even.
+            # The decoder shows the second line of a pair; words have the first line, which is even.
             number &= ~self.value("activate.wide_operands")
         return number, shape.width
 
     def value(self, path: str) -> int:
-        """Return the bits of a part."""
+        """Return the bits of a part of the decoder's output."""
         return self.part(path)[0]
 
     def word(self, parts: Word) -> tuple[int, int]:
-        """Return the bits of a command word, and a mask of those that are known."""
+        """Return the expected bits of a command word, and a mask of the bits that are known."""
         number, known, at = 0, 0, 0
         for part in (parts,) if isinstance(parts, str) else parts:
             if isinstance(part, Skipped):
@@ -134,8 +135,10 @@ class Shown:
         return number, known
 
     def words(self, opcode: Opcode) -> Mapping[str, Word]:
-        """Return the parts of each word of the instruction's command. Words of its window or scale
-        are among them."""
+        """Return the parts of each word of the instruction's command.
+
+        The words of its window or scale are among them.
+        """
         flags = {"flags": self._flags(opcode)} if opcode in _FLAGS else {}
         if opcode in LOADS:
             return _RUN
@@ -158,8 +161,11 @@ class Shown:
         return {"code": "code", "units": "units"} if opcode is Opcode.DEBUG_TAG else {}
 
     def _flags(self, opcode: Opcode) -> tuple[Part, ...]:
-        """Return the flags of a command. Random numbers need another rounding than the field names,
-        and neither a quotient nor a table of int32 has a function."""
+        """Return the flags of a command.
+
+        With random numbers the command has another rounding than the field names. A quotient or a
+        table of int32 has no function in its command.
+        """
         skipped = {"activate.rounding": 1} if self._is("activate.stochastic") else {}
         if self._gathers() or self._is("activate.quotient"):
             skipped |= {"activate.function": 3}
@@ -167,7 +173,7 @@ class Shown:
         more: tuple[Part, ...] = ()
         if opcode is Opcode.VECTOR:
             exponent: Part = ("activate.exponent", 2) if self._config.training else Skipped(2)
-            # A line that is subtracted from all vectors makes an ADD a copy.
+            # If a line is subtracted from all vectors, the command of an ADD is a copy.
             operation: Part = Skipped(2) if self._is_relative() else "activate.operation"
             more = (exponent, "activate.wide_operands", operation)
         elif self._config.training and opcode is Opcode.ACTIVATE:
@@ -182,11 +188,11 @@ class Shown:
         return (Skipped(place), *parts, *more)
 
     def _is(self, path: str) -> bool:
-        """Return whether a flag for training is set."""
+        """Return whether the flag `path`, which exists for training alone, is set."""
         return self._config.training and bool(self.value(path))
 
     def _training(self, opcode: Opcode) -> Mapping[str, Word]:
-        """Return the parts of an instruction that exists for training alone."""
+        """Return the parts of each word of an instruction that exists for training alone."""
         if opcode is Opcode.MEASURE:
             names = ("exponent", "bits", "first", "second", "third", "value")
             about = {"measured": tuple(f"measured.{name}" for name in names)}
@@ -206,11 +212,11 @@ class Shown:
         return {**about, **{word: f"activate.{path}" for word, path in command.items()}}
 
     def _gathers(self) -> bool:
-        """Return whether the sums of Vector come from a table of int32."""
+        """Return whether the sums of a Vector come from a table of int32."""
         return self._config.attention and bool(self.value("activate.gathers"))
 
     def _is_relative(self) -> bool:
-        """Return whether Vector subtracts one line from all vectors before it looks them up."""
+        """Return whether a Vector subtracts one line from all vectors before it looks them up."""
         return self._config.attention and bool(self.value("activate.relative"))
 
     def _matrix(self, opcode: Opcode) -> Mapping[str, Word]:
@@ -263,7 +269,7 @@ class Shown:
         return {**lasting, **{word: f"activate.{path}" for word, path in command.items()}}
 
     def regions(self, opcode: Opcode) -> dict[str, tuple[int, int]]:
-        """Return base and end of the regions of an instruction, by the names of their cells."""
+        """Return base and end of each region of an instruction, by the name of its cells."""
         found = {
             cell: (self.value(f"{name}.base"), self.value(f"{name}.end"))
             for cell, name in _regions(opcode, training=self._config.training).items()
@@ -279,7 +285,7 @@ class Shown:
 
 
 def _moves(unit: str, *, packed: bool) -> tuple[Part, ...]:
-    """Return the fields of a window that say how far one step goes, as they stand in its word."""
+    """Return the fields of Set_Config_Window for the steps of a walk, as parts of one word."""
     steps = (("oy.y", "stride_y"), ("ox.x", "stride_x"), ("ky.y", "dilation_y"))
     steps += (("kx.x", "dilation_x"),)
     fields = BY_OPCODE[Opcode.SET_CONFIG_WINDOW]
@@ -299,7 +305,7 @@ _OTHERS: Mapping[Opcode, Mapping[str, str]] = {
     Opcode.RECEIVE: {"result": "buffer"},
     Opcode.REDUCE: {"sums": "accumulator"},
 }
-"""Regions of instructions that exist for training or for links alone."""
+"""The regions of instructions that exist for training or for links alone."""
 
 
 def _regions(opcode: Opcode, *, training: bool) -> Mapping[str, str]:
@@ -328,4 +334,4 @@ PERSISTENT = (
     *_SCALE,
     *("map_lines", "taps", "moves"),
 )
-"""Words that instructions find, as a Set_Config_Window or Set_Config_Scale has written them."""
+"""The words that a Set_Config_Window or Set_Config_Scale has written for later instructions."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sequenced decoder with command memories.
+"""The test of the command memories with the sequenced decoder.
 
 Each command has the words of its instruction, its window and its scale, as they were when it was
 decoded. The command made from these words has the same fields as the decoder's command.
@@ -58,21 +58,22 @@ CONFIGS = {
 RARE = ("complete", "attention")
 LIMIT, TILES = 3 * 4096, 70
 COUNT, SECOND = 200, 20
-"""Instructions of the first program, and of one after a reset."""
+"""The number of instructions of the first program, and of the program after a reset."""
 LONG = 10_000
-"""Number of cycles far beyond the wait of any instruction."""
+"""A number of cycles far beyond the wait of any instruction."""
 ELSEWHERE = {TWO_LINES, "tiles"}
-"""Words that are not in the command: they choose a window, or go to the sequencer."""
+"""The words that are not in a command: they choose a window, or go to the sequencer."""
 SHARED = {
     "matrix": "weights",
     "weights": "matrix",
     "host_reads": "host_read",
     "host_read": "host_reads",
 }
-"""For each queue that shares words with another queue: the other queue."""
+"""For each queue that shares words with another queue, the name of the other queue."""
 SHORT = {"left", "start_byte", "kernel_width"}
-"""Words that are shorter than their part of the command, in which a sign is repeated or tiles come
-from another word.
+"""The words that are shorter than their part of the command.
+
+The rest of the part repeats a sign, or comes from another word.
 """
 
 
@@ -81,7 +82,7 @@ def config():
 
 
 def program(random):
-    """Return legal instructions, many of them settings."""
+    """Return a random program of legal instructions, many of which set a window or a scale."""
     text = Reader(config(), limit=LIMIT, tiles=TILES)
     writer = Writer(random, text)
     users = [opcode for unit in UNITS for opcode in opcodes_of(config(), unit)]
@@ -102,7 +103,7 @@ def program(random):
 
 
 class Model:
-    """The words of the commands in a queue, as the decoder has written them."""
+    """A model of the commands in a queue: their words as the decoder has written them."""
 
     def __init__(self, queue):
         self.words = command_words(config(), queue)
@@ -111,7 +112,7 @@ class Model:
         self.waiting = deque()
 
     def take(self, number, bits, own, lasting):
-        """Keep the words of an instruction."""
+        """Store the expected command words of an instruction, if it goes into this queue."""
         opcode = Opcode(bits & 0xFF)
         if opcode not in self.opcodes and not (self.fetches and fetches(bits)):
             return
@@ -124,7 +125,7 @@ class Model:
         self.waiting.append((number, bits, expected))
 
     def check(self, command):
-        """Compare the oldest command with its words, and return the number of its instruction."""
+        """Compare the oldest command with its expected words; return its instruction's number."""
         number, bits, expected = self.waiting.popleft()
         every = {**self.words.own, **self.words.window, **self.words.scale}
         for name, value in expected.items():
@@ -137,7 +138,7 @@ class Model:
 
 
 class Old:
-    """The decoder, which takes the same instructions meanwhile, and shows all of their commands."""
+    """A driver of the decoder, which takes the same instructions and shows all commands."""
 
     def __init__(self, bench, sources, random, instructions):
         self._bench = bench
@@ -154,7 +155,7 @@ class Old:
             given.put([to_bits(WORD, {"word": bits, "error": 0})])
 
     async def cycle(self, **inputs):
-        """Run a cycle, and keep the decoder's results."""
+        """Run a cycle, and store the output of the decoder if it is taken."""
         takes, self._frees = self._frees, self._seen >= CHECKED - 1 and not self._frees
         await self._bench.cycle(frees=self._frees, **inputs)
         if self._bench.get("decoded__valid"):
@@ -164,11 +165,11 @@ class Old:
                 self._seen = 0
 
     def keep(self, number, queue, command):
-        """Keep the command of an instruction as it is made from words."""
+        """Store the command of an instruction that was made from command words."""
         self._made.append((number, queue, command))
 
     async def compare(self):
-        """Compare all commands, once the decoder has shown them."""
+        """Compare all stored commands with the decoder's, after the decoder has shown them."""
         while len(self._shown) < len(self._instructions):
             await self.cycle()
         for number, queue, command in self._made:
@@ -184,8 +185,10 @@ class Old:
 
 @cocotb.test
 async def numbers_of_settings(dut):
-    """Commands wait with their windows and scales while others are set. A second program begins
-    with a scale of zeros."""
+    """Check that commands keep their windows and scales while others are set.
+
+    A second program, after a reset, begins with a scale of zeros.
+    """
     random = rng("command memory", chosen_variant())
     bench = Bench(dut, unit())
     await bench.start()
@@ -200,7 +203,7 @@ async def numbers_of_settings(dut):
 
 
 async def run(bench, sources, random, instructions):
-    """Run a program to its last command."""
+    """Run a program until the last command has left its queue, and check all commands."""
     decoder = Old(bench, sources, random, instructions)
     names = {number: name for name, number in StepRom(config()).words.items()}
     models = {name: Model(name) for name in UNITS}
@@ -240,7 +243,7 @@ async def run(bench, sources, random, instructions):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_words(name):
-    """Each word has room for its number, and a place in the memory of its queue."""
+    """Check that each word has room for its number, and a place in the memory of its queue."""
     config = CONFIGS[name]
     rom, shown = StepRom(config), Shown(config, 0)
     lasting = set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of a unit's queue against a Python list: order, and masks that follow their lists."""
+"""The test of a unit's command queue against a Python list: order, and masks that follow lists."""
 
 import cocotb
 import pytest
@@ -9,7 +9,7 @@ from systola.hdl.control.command_queue import BLOCK_BITS, CommandQueue
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
 VARIANTS = {"three": (3, 12), "two": (2, 12), "wide": (4, 250)}
-"""Depth of the queue and bits of a command; a wide command lies in block RAM."""
+"""The depth of the queue and the number of bits of a command; a wide command lies in block RAM."""
 MASKS = {"first": 4, "second": 9}
 LIST_DEPTH = 4
 CYCLES = 3000
@@ -34,9 +34,9 @@ async def random_use(dut, rate):
     await bench.start()
     random = rng("command_queue", rate)
     waiting = []
-    shows = False  # whether the oldest of them shows
-    without_masks = None  # command that was pushed in the cycle before
-    tag = None  # tag of the command that is offered, if it was offered before
+    shows = False  # whether the oldest command is visible at the output
+    without_masks = None  # command that was pushed in the cycle before, and gets its masks now
+    tag = None  # tag of the command that is present for a push, if it was present before
     for _ in range(CYCLES):
         full = len(waiting) == depth
         there = tag is not None or width < BLOCK_BITS

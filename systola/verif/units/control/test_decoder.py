@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decoder against the instruction set: each instruction, each fault, in plain Python."""
+"""The test of the decoder against the instruction set: each instruction and each fault."""
 
 import cocotb
 import pytest
@@ -78,7 +78,7 @@ LIMITS = {
     "attention": (3 * 4096, 70),
     "largest": (1 << 32, (1 << 24) - 1),
 }
-"""Bytes of the host window and tiles of the weight window."""
+"""For each variant, the size of the host window in bytes and of the weight window in tiles."""
 COUNT = 1000
 STEPS = {
     **dict.fromkeys(Opcode, 3),
@@ -91,11 +91,11 @@ STEPS = {
     Opcode.TRANSPOSE: 5,
 }
 WALKED = 0x7F
-"""Bits of an opcode that choose its steps."""
+"""Mask of the bits of an opcode that choose the decoder's steps."""
 MOVED = 3
-"""Cycles from the take of an instruction to its move by the decoder."""
+"""Cycles from the cycle in which an instruction is taken until the decoder moves it."""
 CHECKED = 2
-"""Cycles after which a present instruction has been checked."""
+"""Cycles after which the decoder has checked an instruction that it shows."""
 
 
 def unit(variant=None):
@@ -103,13 +103,13 @@ def unit(variant=None):
 
 
 def reader():
-    """Return the instruction set at the start of a program."""
+    """Return a reader of instructions at the start of a program, without a window."""
     limit, tiles = LIMITS[chosen_variant()]
     return Reader(CONFIGS[chosen_variant()], limit=limit, tiles=tiles)
 
 
 def program(name, count):
-    """Return random instructions.
+    """Return `count` or more random instructions.
 
     A fault ends a program. A wrong setting leaves an undefined state, so a right setting follows
     it.
@@ -128,13 +128,13 @@ def program(name, count):
 
 
 def verdict(text, instruction):
-    """Return cause and address for an instruction."""
+    """Return the expected cause and address of an instruction's fault."""
     loops = instruction.get("loops") if instruction.get("loop_fault") else None
     return text.fault(instruction["word"], error=instruction["error"], loops=loops)
 
 
 def check(text, instruction, raw):
-    """Check that `raw` is the decoder's right answer for an instruction; return the cause."""
+    """Check that `raw` is the decoder's right output for an instruction; return the cause."""
     d = from_bits(DECODED[chosen_variant()], raw)
     bits = instruction["word"]
     what = f"instruction 0x{bits:032x}, window {text.window}"
@@ -151,7 +151,7 @@ def check(text, instruction, raw):
 
 
 def offered(instruction):
-    """Return the bits of the decoder's input.
+    """Return the bits of the decoder's input for an instruction.
 
     The operands with an index register are not in the word, and a sum has more bits than its
     operand.
@@ -168,7 +168,10 @@ def offered(instruction):
 
 
 async def decode(dut, instructions, source_pauses, sink_pauses):
-    """Run instructions through the decoder, take each after its checks, and return the causes."""
+    """Run instructions through the decoder, check all its outputs, and return the causes of faults.
+
+    Each instruction is taken after the decoder has checked it, with random pauses.
+    """
     bench = Bench(dut, unit())
     await bench.start()
     text = reader()
@@ -196,7 +199,10 @@ async def decode(dut, instructions, source_pauses, sink_pauses):
 
 
 def cycles_of(instructions):
-    """Return the cycles in which instructions enter and leave, without waits, by the walk."""
+    """Return the cycles in which instructions enter and leave the decoder if they never wait.
+
+    They follow from the number of steps of each opcode.
+    """
     entering, leaving, free, copied = [], [], 0, 0
     for given in instructions:
         opcode = given["word"] & 0xFF
@@ -217,7 +223,7 @@ def cycles_of(instructions):
 
 @cocotb.test
 async def full_rate(dut):
-    """Check for a step in each cycle, without a gap between instructions."""
+    """Check that the decoder does a step in each cycle, without a gap between instructions."""
     instructions = program("rate", COUNT)
     bench = Bench(dut, unit())
     await bench.start()
@@ -244,9 +250,9 @@ async def random_waits(dut):
 
 @cocotb.test
 async def no_window(dut):
-    """Check that no instruction can use a window before there is one.
+    """Check that an instruction that needs a window fails before there is a window.
 
-    This holds for any other mistake except one in its fields.
+    The cause is WINDOW even if the instruction has another mistake, except for one in its fields.
     """
     random = rng("decoder no window")
     writer = Writer(random, reader())
@@ -263,7 +269,7 @@ async def no_window(dut):
 
 @cocotb.test
 async def every_fault(dut):
-    """Check each check of each instruction, at its limit and one beyond it."""
+    """Check that each check of each instruction passes at its limit and fails one beyond it."""
     random = rng("decoder faults", chosen_variant())
     text = reader()
     writer = Writer(random, text)
@@ -276,7 +282,7 @@ async def every_fault(dut):
         add(word(Opcode.SET_CONFIG_WINDOW, {**writer.window(), **fields}))
 
     def fitting(opcode):
-        """Return operands that are right, with a new window if it matters."""
+        """Return right operands for an opcode; set a new window before, if the opcode uses one."""
         while opcode in WINDOWED:
             setting = word(Opcode.SET_CONFIG_WINDOW, writer.window())
             text.execute(setting)
@@ -307,7 +313,7 @@ async def every_fault(dut):
             else:
                 operands |= {"buffer": 0, "destination": 0}
             add(word(entry.opcode, operands))
-            # A rule for Vector only must not count for the instruction before it.
+            # A rule for Vector only must not apply to the instruction before it.
             replacing = {"wide": 0, "wide_operands": 0, "buffer": 0, "destination": 0}
             add(word(Opcode.VECTOR, {**writer.legal(Opcode.VECTOR), **replacing}))
         if entry.opcode == Opcode.MEASURE:
@@ -345,7 +351,7 @@ async def every_fault(dut):
     found = {
         (given["word"] & 0xFF, cause) for given, cause in zip(instructions, causes, strict=True)
     }
-    # For missing hardware, UNAVAILABLE comes before most other causes.
+    # If hardware is missing, UNAVAILABLE comes before most other causes.
     is_bare = chosen_variant() == "bare"
     expected = {
         (entry.opcode, cause)
@@ -360,7 +366,7 @@ async def every_fault(dut):
 
 @cocotb.test
 async def extremes(dut):
-    """Check the largest products, and the limits of the window."""
+    """Check windows and operands with the largest products, and packed channels at their limits."""
     random = rng("decoder extremes")
     instructions = []
     for window, opcode, fields in (*EXTREMES, *packed_limits(reader().config.rows)):

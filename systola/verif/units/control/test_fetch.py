@@ -20,9 +20,9 @@ CONFIGS = {
     "8, short bursts": small_config(host_bus_bytes=8, max_burst_beats=2, instruction_buffer=128),
 }
 CHUNKS = {"4": 4, "16": 4, "32": 4, "64": 4, "128": 8, "8, short bursts": 1}
-"""Instructions of one request."""
+"""The number of instructions in one request, by variant."""
 CAPACITIES = {"4": 19, "16": 51, "32": 20, "64": 20, "128": 8, "8, short bursts": 118}
-"""Instructions of the largest loop that is fetched once at any place."""
+"""The largest number of instructions of a loop that is fetched only once, wherever it lies."""
 LIMIT = 8192
 PACES = [(0, 1, 1, 1), (7, 1, 1, 1), (0, 0.4, 0.5, 0.5), (3, 1, 1, 0.1), (2, 0.3, 1, 1)]
 
@@ -32,9 +32,9 @@ def unit(variant=None):
 
 
 class Memory(FetchBench):
-    """A bench of the unit alone; `target` returns the goal of a jump, or None.
+    """A bench of the instruction fetch alone, with jumps.
 
-    Its argument is the number of the instruction.
+    `target` gets the number of an instruction and returns the goal of a jump, or None.
     """
 
     def __init__(self, dut, name, *, start=0, **settings):
@@ -47,7 +47,7 @@ class Memory(FetchBench):
         self._goes = None
 
     async def cycle(self, **inputs):
-        """Run one cycle; a jump comes only with an instruction that is taken."""
+        """Run one cycle; a jump comes only in a cycle in which an instruction is taken."""
         self.set(jump=0, **inputs)
         await FallingEdge(self.clock)
         self._goes = None
@@ -62,7 +62,7 @@ class Memory(FetchBench):
         return instruction.pc + 1 if self._goes is None else self._goes
 
     async def run(self, count):
-        """Run until `count` instructions have been taken."""
+        """Run until `count` instructions have been taken, and fail if this takes too long."""
         since = self.now
         while len(self.taken) < count:
             await self.step()
@@ -72,7 +72,7 @@ class Memory(FetchBench):
 @cocotb.test
 @cocotb.parametrize((("latency", "ask", "answer", "take"), PACES))
 async def programs(dut, latency, ask, answer, take):
-    """Check all instructions up to the end of the window, some answered with an error."""
+    """Check that all instructions up to the end of the window are fetched, some with an error."""
     start = 128 * rng("fetch start", latency, ask).randrange(LIMIT // 256, LIMIT // 128)
     rates = {"ask": ask, "answer": answer, "take": take}
     bench = Memory(dut, f"{latency} {ask}", start=start, latency=latency, **rates)
@@ -95,7 +95,7 @@ async def programs(dut, latency, ask, answer, take):
 async def latency(dut):
     """Check that the first request comes at once, and then an instruction every two cycles.
 
-    The memory must be fast enough.
+    This needs a memory that is fast enough, as here.
     """
     bench = Memory(dut, "latency", start=256)
     await bench.start()
@@ -110,7 +110,7 @@ async def latency(dut):
 
 @cocotb.test
 async def urgency(dut):
-    """Check that fetches are urgent if nothing is left, under way, or in the decoder."""
+    """Check that requests are urgent only if no instruction is left, coming, or in the decoder."""
     bench = Memory(dut, "urgency", latency=10, ask=0.0)
     await bench.start()
     bench.set(enable=1)
@@ -128,12 +128,14 @@ async def urgency(dut):
 @cocotb.test
 @cocotb.parametrize(place=range(8), beyond=[0, 1])
 async def loops(dut, place, beyond):
-    """Check that a loop of the guaranteed size is fetched once at any place, and never pauses."""
+    """Check that a loop of the guaranteed size is fetched only once, wherever it lies, and never
+    pauses.
+    """
     variant = chosen_variant()
     capacity = Fetch.loop_capacity(CONFIGS[variant])
     assert capacity == CAPACITIES[variant]
     bench = Memory(dut, f"loops {place}", latency=5)
-    # The jump comes with the last instruction here, so that one more is kept.
+    # The jump comes with the last instruction here, so that one more instruction is kept.
     body = range(24 + place, 24 + place + capacity + 1 + beyond)
     bench.target = lambda number: body[0] if number == body[-1] else None
     await bench.start()
@@ -156,7 +158,7 @@ async def loops(dut, place, beyond):
 
 @cocotb.test
 async def one_instruction(dut):
-    """Check a jump to itself, as often as possible."""
+    """Check an instruction that jumps to itself as often as possible."""
     bench = Memory(dut, "itself", latency=5)
     left = 20
 
@@ -177,10 +179,13 @@ async def one_instruction(dut):
 
 @cocotb.test
 async def unwanted_request(dut):
-    """Check that a request offered during a jump to elsewhere stays, and its beats are dropped."""
+    """Check a request that is on offer while a jump leads elsewhere.
+
+    The request stays on offer, and its beats are dropped.
+    """
     bench = Memory(dut, "unwanted")
     config = CONFIGS[chosen_variant()]
-    # This instruction makes room for a request.
+    # Taking this instruction makes room for another request.
     end = config.instruction_buffer + -fetched_ahead(config) % bench.chunk
     bench.target = lambda number: 1 if number == end else None
     await bench.start()
@@ -204,7 +209,7 @@ async def unwanted_request(dut):
 @cocotb.test
 @cocotb.parametrize((("latency", "ask", "answer", "take"), PACES), far=[0.02, 0.5])
 async def random_jumps(dut, latency, ask, answer, take, far):
-    """Check jumps near and far from any place, the end of the window included."""
+    """Check random jumps, near and far, from any instruction, also at the end of the window."""
     name = f"jumps {latency} {ask} {far}"
     rates = {"ask": ask, "answer": answer, "take": take}
     bench = Memory(dut, name, start=LIMIT - 128 * WORD, latency=latency, **rates)

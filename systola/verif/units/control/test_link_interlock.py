@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of waits for the links: rows of one part for older ones, and other units for links."""
+"""The test of waits between link instructions and instructions of other units.
+
+Rows of one part of the links wait for older instructions of the others.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,12 @@ OWN, OTHERS = "own", ("first", "second")
 LISTS = (OWN, *OTHERS)
 DEPTHS = {"4": 4, "3": 3}
 SPACE = 12
-"""Number of places in use. It is small, so that transfers often use the same place."""
+"""The number of lines or rows in use; it is small, so that transfers often use the same one."""
 
 
 class Rig(wiring.Component):
-    """A rig of three lists, the interlock of the first one, and the gate.
+    """A unit for tests with three lists of link instructions, the interlock of one of them, and the
+    gate.
 
     `first` is a sender's list.
     """
@@ -95,7 +99,7 @@ class Rig(wiring.Component):
 
 @dataclass
 class Entry:
-    """An instruction under way: the part that it has not done, and its number of issue."""
+    """An instruction under way: its region that is not done yet, and its number of issue."""
 
     sums: int
     base: int
@@ -107,7 +111,7 @@ class Entry:
 
 
 class Model:
-    """A model of the lists, with the functions that drive them."""
+    """A model of the lists of link instructions, with the functions that drive them."""
 
     def __init__(self, bench: Bench, random, depth: int):
         self.bench, self.random, self.depth = bench, random, depth
@@ -121,7 +125,7 @@ class Model:
         return self.random.getrandbits(1), base, base + size
 
     def issue(self, name: str) -> Entry | None:
-        """Issue another instruction of that list, if it has room."""
+        """Issue another random instruction into list `name`, if the list has room."""
         if len(self.lists[name]) == self.depth:
             self.bench.set(**{f"{name}_push": 0})
             return None
@@ -134,9 +138,9 @@ class Model:
         return entry
 
     def advance(self, name: str, chance: float, fresh: bool) -> None:
-        """Advance the oldest entry, which leaves with its last line.
+        """Advance the oldest entry of list `name`, which leaves with its last line.
 
-        An entry that comes now is not in the list yet.
+        With `fresh` the youngest entry comes in this cycle, and is not in the list yet.
         """
         entries = self.lists[name]
         moves = len(entries) > fresh and self.random.random() < chance
@@ -154,13 +158,14 @@ class Model:
 @cocotb.test
 @cocotb.parametrize(pace=[0.1, 0.5, 1.0])
 async def rows_wait_for_older_ones(dut, pace):
-    """Check that no row passes too early, and all rows pass in the end, in their order."""
+    """Check that no row passes before older instructions have left it; all pass in order."""
     random = rng("link_interlock", pace)
     depth = DEPTHS[chosen_variant()]
     bench = Bench(dut, Rig(depth=depth))
     await bench.start()
     model = Model(bench, random, depth)
-    waiting: deque[tuple[Entry, int]] = deque()  # rows to be offered
+    # rows that are still to be offered to the interlock
+    waiting: deque[tuple[Entry, int]] = deque()
     expected: deque[tuple[Entry, int]] = deque()
     queued: deque[Entry] = deque()
     owners: deque[Entry] = deque()
@@ -177,7 +182,7 @@ async def rows_wait_for_older_ones(dut, pace):
             owners.append(came)
         for other in OTHERS:
             model.advance(other, pace, bool(came) and name == other)
-        # An own instruction leaves when all of its rows have been cleared.
+        # An instruction of the interlock's own list leaves when all of its rows have been cleared.
         own = model.lists[OWN]
         leaves = bool(own) and own[0] is not came and own[0].base == own[0].end
         bench.set(own_retire=int(leaves))
@@ -228,7 +233,7 @@ def in_the_way(model, uses, flags):
 
 @cocotb.test
 async def the_gate_lets_go(dut):
-    """Check that the gate opens as soon as no instruction under way is in the way, not before."""
+    """Check that the gate opens only when no link instruction is in the way, and soon then."""
     random = rng("link_gate")
     depth = DEPTHS[chosen_variant()]
     bench = Bench(dut, Rig(depth=depth))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sequenced decoder and numbered scoreboard beside decoder and scoreboard, in lockstep.
+"""The test of the numbered scoreboard, in lockstep with the scoreboard.
 
-Both get the same random programs, issue at the same time, and see units that progress at random.
-Each mask of the scoreboard must name the instruction that the number of the other one names.
+Each has its decoder. Both get the same random programs, issue at the same time, and see units that
+progress at random. Each mask of the scoreboard must name the instruction that the number in the
+numbered scoreboard names.
 """
 
 from collections import Counter, deque
@@ -42,7 +43,7 @@ CONFIGS = {
 }
 RARE = ("complete", "shallow")
 LIMIT, TILES = 4096, 70
-"""Bytes of the host window and tiles of the weight window."""
+"""The size of the host window in bytes, and of the weight window in tiles."""
 OPCODES = (
     *(Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE, Opcode.LOAD_PARAMETERS),
     *(Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE, Opcode.LOAD_TABLE),
@@ -60,13 +61,18 @@ SETTLED = 2
 QUIET = 120
 """Cycles after which both scoreboards have nothing left to do, while no unit moves."""
 SCAN_CYCLES = 8
-"""Cycles from the verdict to the issue, without the cycles of the rows."""
+"""Cycles from an instruction's verdict to its issue, without the cycles of its scan's rows."""
 DELAYED = 16
-"""Cycles that regions are delayed by at most, while the decoder writes two or three of them."""
+"""The largest number of cycles by which a scan waits for regions that the decoder is writing.
+
+It writes two or three of them.
+"""
 STOPS = 1500
-"""Cycles after which all units stop, until all queues are full."""
+"""The number of cycles from one stop of all units, which lasts until all queues are full, to the
+next.
+"""
 COUNT = {"tiny": 450, "complete": 1500, "shallow": 1500}
-"""Instructions of a program."""
+"""The number of instructions of a program, by variant."""
 
 
 def config():
@@ -74,8 +80,11 @@ def config():
 
 
 def program(random, count, choose, runs):
-    """Return legal words, many of which touch the same addresses, with `runs` of reads or not.
-    `choose` returns the opcode of an instruction by its number."""
+    """Return a random program of legal words, many of which touch the same addresses.
+
+    With `runs` it has reads of lines that follow one another. `choose` returns the opcode of an
+    instruction by its number.
+    """
     text = Reader(config(), limit=LIMIT, tiles=TILES)
     writer = Writer(random, text)
     found = []
@@ -111,7 +120,10 @@ def run_of_reads(random):
 
 
 class Instruction:
-    """An instruction under way: the rings and lists that it is in, and the numbers it has found."""
+    """A record of an instruction under way.
+
+    It has the rings and lists that the instruction is in, and the numbers that its scan has found.
+    """
 
     def __init__(self, number, opcode):
         way = way_of(BY_OPCODE[opcode])
@@ -128,7 +140,7 @@ class Instruction:
 
 
 class Entries:
-    """A list of instructions, oldest first; `left` have left it."""
+    """A list of instructions, oldest first; `left` is the number of those that have left it."""
 
     def __init__(self):
         self.found = deque()
@@ -136,13 +148,16 @@ class Entries:
         self.age = SETTLED
 
     def named(self, number):
-        """Return the place from the oldest that a number names, None if that has left."""
+        """Return the place, from the oldest on, of the instruction that a number names.
+
+        The result is None if the instruction has left.
+        """
         ahead = (number - self.left) % NUMBERS
         return ahead if ahead < PLACES else None
 
 
 class Units:
-    """Units that take commands and leave lists at random, and the checks of each cycle.
+    """A model of units that take commands and leave lists at random, and the checks of each cycle.
 
     `asleep` are lists that no instruction leaves.
     """
@@ -158,7 +173,8 @@ class Units:
         self.fresh = dict.fromkeys(RINGS, 0)
         self.asleep, self.popped = set(), []
         self.quiet, self.rate, self.steps = 0, 0.1, 0
-        self.position, self.earlier = 0, set()  # in its span; of an earlier span and under way
+        # position in the present span, and instructions of an earlier span that are under way
+        self.position, self.earlier = 0, set()
         self.seen = Counter()
 
     async def step(self):
@@ -189,7 +205,8 @@ class Units:
     def _moves(self):
         random = self.random
         moving = random.random() < 0.9 and self.rate > 0
-        # A queue shows its state of the cycle before, so its unit takes every other command.
+        # A queue shows its state of the cycle before, so its unit takes a command in every other
+        # cycle.
         self.popped = [
             name
             for name in RINGS
@@ -204,7 +221,7 @@ class Units:
         return self.popped, advances, retires, random.randrange(64)
 
     def _may_move(self, name):
-        """Return whether the oldest instruction of a list may leave it, or move on."""
+        """Return whether the oldest instruction of list `name` may leave it, or advance."""
         entries = self.lists[name]
         if name == "loading" or name in self.asleep or not entries.found:
             return False
@@ -214,7 +231,7 @@ class Units:
         return not oldest.rings and not fresh and own[0] == name
 
     def _retire(self, name):
-        """Let the oldest instruction of a list leave it; a load leaves both of its lists."""
+        """Let the oldest instruction of list `name` leave it; a load leaves both of its lists."""
         entries = self.lists[name]
         oldest = entries.found.popleft()
         entries.left += 1
@@ -247,7 +264,9 @@ class Units:
         assert set(new.numbers) == expected, f"{new} has found {new.numbers}"
 
     def _take_numbers(self):
-        """Take a number that the scan has found, for the instruction that is issued next."""
+        """Note a number that the scan has found in this cycle, for the instruction that is issued
+        next.
+        """
         if self.bench.get("finds"):
             found = self.bench.get("found")
             new = self.waiting[0]
@@ -276,7 +295,7 @@ class Units:
             expect("ready", bench.get("ready"), bench.get("has_room") and not holds)
 
     def _compare_masks(self, queue):
-        """Compare the masks of the oldest command with its numbers."""
+        """Compare the masks of the oldest command in a queue with the numbers for it."""
         oldest = self.queues[queue][0]
         shown = self.bench.get(f"old_{queue}_masks")
         for mask in self.masks[queue]:
@@ -300,7 +319,7 @@ class Units:
 
 
 async def run(dut, name, choose, phases, count=None, runs=False):
-    """Run a program of random instructions; `phases` changes how the units move."""
+    """Run a random program on both scoreboards; `phases` sets in each cycle how units move."""
     count = count or COUNT[chosen_variant()]
     bench = Bench(dut, BothScoreboards(config=config()))
     await bench.start()
@@ -330,7 +349,10 @@ async def run(dut, name, choose, phases, count=None, runs=False):
 
 @cocotb.test
 async def random_programs(dut):
-    """Units of changing speed, which now and then stop until all queues are full."""
+    """Check both scoreboards with units of changing speed, which now and then stop.
+
+    They stop until all queues are full.
+    """
 
     def phases(units):
         if units.steps % STOPS == 0:
@@ -346,7 +368,10 @@ async def random_programs(dut):
 
 @cocotb.test
 async def one_sleeps(dut):
-    """Let a unit sleep: the issue gets as far ahead of its instruction as spans allow."""
+    """Check both scoreboards while one unit sleeps.
+
+    The issue gets as far ahead of the sleeping unit's instruction as spans allow.
+    """
 
     def phases(units):
         writing = units.lists["host_writing"].found
@@ -369,7 +394,7 @@ async def one_sleeps(dut):
 
 @cocotb.test
 async def cycles_of_a_scan(dut):
-    """Measure the cycles from the verdict to the issue, where all lists are empty."""
+    """Check the cycles from an instruction's verdict to its issue, when all lists are empty."""
     programs = ScanRom(config()).programs
     now, issued, judged, found = 0, 0, deque(), set[tuple[Opcode, int]]()
     empty_since = 0
@@ -391,11 +416,11 @@ async def cycles_of_a_scan(dut):
             opcode = units.waiting[0].opcode
             rows = programs[opcode][:-1]
             if rows and begins >= empty_since:
-                # A number is handed on one cycle after the comparison; a region is stored together
-                # with it.
+                # A number is handed on one cycle after the comparison; a region is stored in the
+                # same cycle.
                 more = rows[-1].step == Step.COMPARE
                 late = now - begins - SCAN_CYCLES - len(rows) - more
-                # Cells that the decoder writes delay regions that are kept.
+                # The scan stores regions later if the decoder is still writing their cells.
                 assert 0 <= late <= DELAYED, f"{opcode.name} takes {now - begins} cycles"
                 found.add((opcode, late))
 

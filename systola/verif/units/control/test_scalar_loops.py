@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of fetch and scalar unit together: loops give a plain interpreter's sequence."""
+"""The test of loops in fetch and scalar unit together, against a plain interpreter."""
 
 from itertools import pairwise
 
@@ -43,17 +43,19 @@ CONFIGS = {
 RARE = ("4", "128")
 PACES = [(0, 1, 1, 1), (6, 1, 1, 1), (0, 0.4, 0.5, 0.5), (3, 1, 1, 0.2), (2, 0.3, 1, 1)]
 AFTER_JUMP = 3
-"""Cycles from an End_Loop that jumps back to the first instruction of its body. After the
-instruction before it the jump comes later, because it enters an empty stage."""
+"""Cycles from an End_Loop that jumps back to the first instruction of its body.
+
+From the instruction before the End_Loop the jump takes longer, as it enters an empty stage.
+"""
 MOST = 2000
-"""Largest number of instructions of one random program."""
+"""The largest number of instructions that one random program executes."""
 PLAIN = [op for op in OPCODES if op not in (Opcode.LOOP, Opcode.END_LOOP, Opcode.SET_REGISTER)]
 
 
 class FetchedScalar(wiring.Component):
-    """A unit with the scalar unit after the fetch.
+    """A unit for tests that has the instruction fetch and the scalar unit after it.
 
-    It has the ports of Fetch and the instructions of ScalarUnit.
+    It has the ports of Fetch, with the output instructions of ScalarUnit.
     """
 
     def __init__(self, *, config):
@@ -89,10 +91,11 @@ def unit(variant=None):
 
 
 class Program(Bench):
-    """A bench of fetch and scalar unit with a program, NOPs after it, a memory and a taker.
+    """A bench of fetch and scalar unit with a program, a memory and a taker of instructions.
 
-    The memory answers in order, at the earliest `latency` cycles after the request. `ask`, `answer`
-    and `take` are the probabilities that request, beat and instruction move in a cycle.
+    NOPs follow the program. The memory answers in order, at the earliest `latency` cycles after the
+    request. `ask`, `answer` and `take` are the probabilities that request, beat and instruction
+    move in a cycle.
     """
 
     def __init__(self, dut, chance, words, *, latency=0, ask=1, answer=1, take=1):
@@ -104,7 +107,7 @@ class Program(Bench):
         self.bus = CONFIGS[chosen_variant()].host_bus_bytes
         self.rates, self.latency = (ask, answer, take), latency
         self.bad = set()
-        self.beats = []  # earliest cycle of each, address
+        self.beats = []  # pairs of the earliest cycle of a beat and its address
         self.taken = []
         self.now = 0
         self.model = Interpreter()
@@ -112,7 +115,7 @@ class Program(Bench):
         self.set(program=0, limit=len(self.memory))
 
     async def step(self):
-        """Run one cycle."""
+        """Run one cycle of the memory and the taker, and check an instruction that is taken."""
         ask, answer, take = (self.random.random() < rate for rate in self.rates)
         inputs = {"request__ready": ask, "instruction__ready": take, "beat__valid": 0}
         if self.beats and self.beats[0][0] <= self.now and answer:
@@ -134,12 +137,12 @@ class Program(Bench):
         self.now += 1
 
     def error(self):
-        """Return whether the next instruction cannot be read."""
+        """Return whether the memory answers the read of the next instruction with an error."""
         place, size = self.next * WORD, max(self.bus, WORD)
         return int(any(place // size == address // size for address in self.bad))
 
     def check(self, instruction):
-        """Check that it is the interpreter's next instruction."""
+        """Check that the unit hands out the instruction that the interpreter executes next."""
         error = self.error()
         assert (instruction.pc, instruction.error) == (self.next, error)
         total, fault = self.model.shown(self.words[self.next])
@@ -148,7 +151,7 @@ class Program(Bench):
         assert not instruction.loop_fault or instruction.loops == len(self.model.loops)
 
     async def run(self, count):
-        """Run until `count` instructions have been taken, or all have."""
+        """Run until `count` instructions have been taken, or the program has ended."""
         while len(self.taken) < count and self.next < len(self.words):
             await self.step()
             assert self.now < 100 * count + 1000, "too slow"
@@ -167,7 +170,10 @@ def trace(words):
 @cocotb.test
 @cocotb.parametrize(body=[1, 2, 7, 60])
 async def nested(dut, body):
-    """Check four nested loops, with counts in registers and a moving address."""
+    """Check the order of instructions in four nested loops, with counts in index registers.
+
+    An index register moves an address in the innermost body.
+    """
     random = rng("scalar nested")
     words = [set_register(1, value=2), set_register(2, value=1)]
     words += [loop(1, 1), loop(2), loop(0, 1), loop(1, 2)]
@@ -192,7 +198,7 @@ async def nested(dut, body):
     await bench.run(len(expected))
     assert [number for _, number in bench.taken] == expected
     assert bench.model.registers[3] == 256 * 24
-    # After each End_Loop that jumps back, a kept body comes AFTER_JUMP cycles later.
+    # After each End_Loop that jumps back, a body that is kept comes AFTER_JUMP cycles later.
     if body + 7 <= Fetch.loop_capacity(CONFIGS[chosen_variant()]):
         steps = pairwise(bench.taken)
         jumps = [late - soon for (soon, a), (late, b) in steps if b <= a]
@@ -200,7 +206,7 @@ async def nested(dut, body):
 
 
 def block(random, depth, size):
-    """Return random instructions with loops of random sizes among them."""
+    """Return random instructions with nested loops of random sizes among them."""
     words = []
     while len(words) < size:
         kind = random.random()
@@ -240,7 +246,7 @@ async def random_loops(dut, latency, ask, answer, take, case):
 @cocotb.test
 @cocotb.parametrize((("latency", "ask", "answer", "take"), PACES))
 async def wild_programs(dut, latency, ask, answer, take):
-    """Check any words, some of them unreadable: the unit never stops."""
+    """Check programs of any words, some of them unreadable: the unit must never stop."""
     random = rng("scalar programs", latency, ask, chosen_variant())
     words = [wild_word(random) for _ in range(250)]
     rates = {"ask": ask, "answer": answer, "take": take}

@@ -30,12 +30,12 @@ def unit():
 
 
 def fetched(word, *, number, error=0):
-    """Return the payload of the fetch."""
+    """Return the value of port `fetched` for an instruction word."""
     return {"word": word, "error": error, "pc": number, "ends": word & 0xFF == Opcode.END_LOOP}
 
 
 class Scalar(Bench):
-    """A bench of the unit between a source and a sink, in step with the interpreter."""
+    """A bench of the scalar unit between a source and a sink, in step with an interpreter."""
 
     def __init__(self, dut, chance, rate=1.0):
         super().__init__(dut, unit())
@@ -44,7 +44,10 @@ class Scalar(Bench):
         self.model = Interpreter()
 
     async def give(self, word, *, number=0, error=0):
-        """Give one instruction until it has left; return the output and the goal of a jump."""
+        """Give the unit one instruction, and wait until it has left; check its output.
+
+        Returns the output and the goal of a jump, or None without a jump.
+        """
         payload = fetched(word, error=error, number=number)
         shown, target = None, None
         taken = valid = False
@@ -79,7 +82,7 @@ class Scalar(Bench):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.4])
 async def streams(dut, rate):
-    """Check instructions in a row: each sees the registers as earlier ones left them."""
+    """Check many instructions in a row: each sees the registers as earlier ones have left them."""
     bench = Scalar(dut, rng("scalar streams", rate), rate)
     await bench.start()
     random = bench.random
@@ -114,7 +117,7 @@ async def sums(dut):
     await bench.start()
     for register in range(1, 8):
         await bench.give(set_register(register, value=-register * 0x0111_1111))
-    # Offset and width of the operand, offset of the field that selects the register.
+    # For each operand: its offset and width, and the offset of the field that selects its register.
     places = {
         Opcode.LOOP: [(32, 32, 8)],
         Opcode.READ_HOST_MEMORY: [(32, 32, 8), (64, 20, 11)],
@@ -135,7 +138,9 @@ async def sums(dut):
 
 @cocotb.test
 async def registers(dut):
-    """Check that the very next instruction sees a Set_Register; register 0 stays zero."""
+    """Check that the very next instruction sees the result of a Set_Register; register 0 stays
+    zero.
+    """
     bench = Scalar(dut, rng("scalar registers"))
     await bench.start()
 
@@ -159,7 +164,10 @@ async def registers(dut):
 
 @cocotb.test
 async def faults(dut):
-    """Check LOOP: no iteration, a loop too many, an end too many; nothing changes then."""
+    """Check the fault LOOP: no iteration, a loop too many, an end too many.
+
+    An instruction with this fault has no effect.
+    """
     bench = Scalar(dut, rng("scalar faults"))
     await bench.start()
 
@@ -183,7 +191,7 @@ async def faults(dut):
 
 @cocotb.test
 async def counts(dut):
-    """Check a count of 32 bits, and its jumps."""
+    """Check a loop with a count of 32 bits, and the jumps of its End_Loop."""
     bench = Scalar(dut, rng("scalar counts"))
     await bench.start()
     await bench.give(loop(MODULO - 1), number=(1 << PC_BITS) - 9)
@@ -199,7 +207,10 @@ async def counts(dut):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def wild_words(dut, rate):
-    """Check any words, legal or not, with errors between them; the numbers form a program."""
+    """Check random words, legal or not, with fetch errors between them.
+
+    Their numbers follow the jumps of a program.
+    """
     bench = Scalar(dut, rng("scalar wild", rate), rate)
     await bench.start()
     number = 0

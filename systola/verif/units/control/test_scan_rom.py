@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of the scan ROM against the rules of the scoreboard, and their order."""
+"""The test of the scan ROM: its rows and their order follow the rules of the scoreboard."""
 
 import pytest
 
@@ -38,7 +38,7 @@ OWN = {
     **{"buffer": "result", "accumulator": "sums", "parameters": "entries"},
     **{name: name for name in ("source", "operand", "table", "host")},
 }
-"""Regions of the decoder, by their names in the scan."""
+"""For each region of the decoder, its name in the scan."""
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -52,7 +52,7 @@ def test_masks(name):
 
 
 def old_masks(entry, config):
-    """Return the masks of an instruction in the scoreboard, in all its queues."""
+    """Return the masks that an instruction has in the scoreboard, in all its queues."""
     masks = MASKS.get(way_of(entry).queue, ())
     if entry.opcode is Opcode.MATRIX_MULTIPLY:
         masks += MASKS["weights"]
@@ -61,7 +61,10 @@ def old_masks(entry, config):
 
 @each_instruction
 def test_pairs(name, entry):
-    """Compare the pairs of an instruction with the scoreboard's pairs that share a memory."""
+    """Check that the scan compares the pairs of regions that the scoreboard compares.
+
+    Only pairs of regions in the same memory count.
+    """
     config = CONFIGS[name]
     expected = set()
     for mask in old_masks(entry, config):
@@ -77,7 +80,7 @@ def test_pairs(name, entry):
                 both = own in owns(entry) and its in owns(other)
                 if both and list_of(mask) in way_of(other).lists:
                     of = list_of(mask)
-                    # A load has its entry in `loading` for the instructions that use it.
+                    # Instructions that use loaded data wait for the load's entry in list `loading`.
                     loads = "loading" in way_of(other).lists and its == "result"
                     if owns(entry)[own].memory is owns(other)[its].memory:
                         assert loads == (of == "loading")
@@ -88,8 +91,9 @@ def test_pairs(name, entry):
 
 @each_instruction
 def test_rows(name, entry):
-    """Before the issue each pair of regions is compared once, each number handed on once, and each
-    region stored once.
+    """Check the rows of an instruction's scan up to its issue.
+
+    Each pair of regions is compared once, each number handed on once, and each region stored once.
     """
     config, rom = CONFIGS[name], ROMS[name]
     rows, way = rom.programs[entry.opcode], way_of(entry)
@@ -140,7 +144,7 @@ def test_fits_a_block_ram(rom):
 
 
 def test_cells_of_regions():
-    """Check that the number of a cell gives the end and the region that it has."""
+    """Check that the number of a cell gives the region, and whether the cell is its base or end."""
     cells = StepRom(CONFIG).cells
     for number, name in enumerate(SCANNED):
         ends = [cells[f"{name}.{end}"] - REGION_CELLS for end in ("base", "end")]

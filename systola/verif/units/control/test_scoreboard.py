@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the interlocks: waits of each pair of instructions, and under random progress.
+"""The test of the scoreboard: waits of each pair of instructions, and under random progress.
 
-The expectation names each older instruction that a younger one must wait for. The masks must point
+The model names each older instruction that a younger one must wait for. The unit's masks must point
 at the youngest of these in each list, as long as it is in the list.
 """
 
@@ -40,7 +40,10 @@ ENTRIES, TABLES = parameter_space(CONFIG), table_space(CONFIG)
 
 
 def instruction(opcode, number, **regions):
-    """Return the decoder's output for an instruction: its regions; those it lacks are absent."""
+    """Return an instruction with these regions, as the model and the unit take it.
+
+    Regions that the instruction lacks are absent.
+    """
     return {"opcode": opcode, "pc": number, **regions}
 
 
@@ -73,7 +76,10 @@ def some(random, number):
 
 
 def pairs():
-    """Return each kind of region that two instructions can share, as (older, younger, name)."""
+    """Yield pairs of an older and a younger instruction that share a region, or just miss it.
+
+    Each kind of region that two instructions can share is among them.
+    """
     lines, rows, host = (3, 6), (4, 7), (100, 132)
     entry, table = (ENTRIES + 1, ENTRIES + 2), (TABLES + 1, TABLES + 2)
     nothing = (0, 0)
@@ -118,7 +124,9 @@ def pairs():
 
 @cocotb.test
 async def every_pair(dut):
-    """Check an older and a younger instruction that share one region, or just miss each other."""
+    """Check the masks for an older and a younger instruction that share one region, or just miss
+    it.
+    """
     bench = Model(dut)
     await bench.start()
     number = 0
@@ -144,7 +152,7 @@ async def every_pair(dut):
 
 @cocotb.test
 async def commands(dut):
-    """Check the commands that the units see of an instruction."""
+    """Check that each unit sees the right command for an instruction."""
     bench = Model(dut)
     await bench.start()
     random = rng("scoreboard", "commands")
@@ -206,7 +214,7 @@ async def commands(dut):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.3])
 async def random_progress(dut, rate):
-    """Check random instructions, issued at once or later; units progress at random."""
+    """Check random instructions, issued at once or later, while units progress at random."""
     bench = Model(dut)
     await bench.start()
     random = rng("scoreboard", rate)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sequenced decoder against the decoder, word by word, region by region, fault by fault."""
+"""The test of the sequenced decoder against the decoder: all words, regions and faults."""
 
 import itertools
 
@@ -43,7 +43,7 @@ from systola.verif.units.unit import (
 
 SIZES = {"rows": 5, "cols": 6, "columns_per_stage": 2, "host_bus_bytes": 8, "weight_bus_bytes": 4}
 SQUARE = {"rows": 4, "cols": 4, "host_bus_bytes": 8}
-"""Training needs as many rows as columns."""
+"""The sizes of a square machine: training needs as many rows as columns."""
 MEMORIES = {"buffer_lines": 500, "accumulator_rows": 300, "parameter_entries": 40, "tables": 3}
 CURVES = {**MEMORIES, "tables": 5}
 CONFIGS = {
@@ -57,10 +57,10 @@ CONFIGS = {
 }
 RARE = ("complete", "training", "links", "attention", "training with attention")
 LIMIT, TILES = 3 * 4096, 70
-"""Bytes of the host window and tiles of the weight window."""
+"""The size of the host window in bytes, and of the weight window in tiles."""
 COUNT = 300
 CHECKED = 2
-"""Cycles after which an instruction that the decoder shows has been checked."""
+"""Cycles after which the decoder has checked an instruction that it shows."""
 
 
 def config():
@@ -68,17 +68,20 @@ def config():
 
 
 def known():
-    """Return the instructions of the machine."""
+    """Return the entries of all instructions that the present variant of the machine has."""
     return instructions_of(links=config().links)
 
 
 def reader():
-    """Return the instruction set at the start of a program."""
+    """Return a reader of instructions at the start of a program, without a window."""
     return Reader(config(), limit=LIMIT, tiles=TILES)
 
 
 class Registers:
-    """Index registers, and words that have the right operands once these are added."""
+    """A model of the index registers.
+
+    It makes words with the right operands once the registers are added.
+    """
 
     def __init__(self, random, *, links=False):
         self.random = random
@@ -86,8 +89,10 @@ class Registers:
         self._known = {entry.opcode: entry for entry in instructions_of(links=links)}
 
     def taken(self, bits, error):
-        """Return the word that has the operands of `bits` with its registers, and the sums of its
-        operands; carry out a Set_Register."""
+        """Return a word from which the registers make the operands of `bits`, and their sums.
+
+        A Set_Register is carried out.
+        """
         entry = self._known.get(bits & 0xFF)
         sums = []
         for name, selector in indexed(entry) if entry else ():
@@ -111,8 +116,10 @@ class Registers:
 
 
 def program(random, text, count):
-    """Return random instructions; a setting that is wrong is followed by one that is right, as a
-    fault ends a program."""
+    """Return `count` or more random instructions.
+
+    A fault ends a program, so a right setting follows each wrong setting.
+    """
     writer = Writer(random, text)
     found = []
     while len(found) < count:
@@ -129,7 +136,10 @@ def program(random, text, count):
 
 
 class Recorder:
-    """All that the sequenced decoder writes for an instruction, by names of words and cells."""
+    """A recorder of all that the sequenced decoder writes for each instruction.
+
+    Command words and regions are stored by the names of words and cells.
+    """
 
     def __init__(self, bench):
         rom = StepRom(config())
@@ -140,7 +150,7 @@ class Recorder:
         self.found = []
 
     def look(self):
-        """Take the numbers that the cycle has written."""
+        """Store the numbers that the sequenced decoder has written in this cycle."""
         bench = self._bench
         if not bench.get("shows"):
             return
@@ -161,7 +171,10 @@ class Recorder:
 
 
 async def compare(dut, instructions, pauses=None):
-    """Run instructions through both decoders; return the causes of the faults that both find."""
+    """Run instructions through both decoders, and compare the results.
+
+    Returns the cause of the fault of each instruction, or NONE.
+    """
     bench = Bench(dut, BothDecoders(config=config()))
     await bench.start()
     bench.set(host_limit=LIMIT, weight_tiles=TILES)
@@ -192,7 +205,7 @@ async def compare(dut, instructions, pauses=None):
 
 
 def check(bits, shown, found):
-    """Compare the results of both decoders for a word; return the cause of the fault."""
+    """Compare the results of both decoders for a word; return the cause of the fault, or NONE."""
     outcome, words, regions = found
     about = f"instruction 0x{bits:032x}"
     d = from_bits(Decoded(config=config()), shown)
@@ -226,7 +239,7 @@ def check(bits, shown, found):
 
 @cocotb.test
 async def random_words(dut):
-    """Words that are right, slightly wrong, or anything."""
+    """Check words that are right, slightly wrong, or have any bits."""
     text = reader()
     instructions = program(rng("sequenced", chosen_variant()), text, COUNT)
     random = rng("sequenced pauses")
@@ -240,7 +253,7 @@ async def random_words(dut):
 
 @cocotb.test
 async def every_check(dut):
-    """Try each field of each instruction at the ends of its range and beside a right value."""
+    """Check each field of each instruction at the ends of its range and beside a right value."""
     random = rng("sequenced checks", chosen_variant())
     text = reader()
     writer = Writer(random, text)
@@ -280,7 +293,7 @@ async def every_check(dut):
 
 @cocotb.test
 async def extremes(dut):
-    """Try the largest products, and the limits of the window."""
+    """Check windows and operands with the largest products, and packed channels at their limits."""
     random = rng("sequenced extremes")
     instructions = []
     for window, opcode, fields in (*EXTREMES, *packed_limits(config().rows)):
@@ -291,7 +304,7 @@ async def extremes(dut):
 
 @cocotb.test
 async def no_window(dut):
-    """Nothing can use a window before there is one."""
+    """Check that an instruction that needs a window fails before there is a window."""
     random = rng("sequenced no window")
     writer = Writer(random, reader())
     opcodes = [entry.opcode for entry in known() if Fault.WINDOW in entry.checks]
@@ -306,7 +319,7 @@ async def no_window(dut):
 
 @cocotb.test
 async def full_rate(dut):
-    """Measure that an instruction takes as many cycles as it has rows, and one more."""
+    """Check that an instruction takes one cycle more than it has rows in the step ROM."""
     random = rng("sequenced rate", chosen_variant())
     rom = StepRom(config())
     bench = Bench(dut, BothDecoders(config=config()))

@@ -11,9 +11,9 @@ from systola.verif.units.control.scalar_model import kind
 from systola.verif.units.unit import Bench, rng, run_unit, small_config
 
 READS = 8
-"""Number of Read_Weights that may have tiles waiting."""
+"""The number of Read_Weights that may have tiles waiting."""
 MOST = (1 << 24) - 1
-"""Tiles of the largest Read_Weights."""
+"""The number of tiles of the largest Read_Weights."""
 CONSUMERS = (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE)
 DRAINING = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
 
@@ -23,7 +23,7 @@ def unit():
 
 
 class Program(Bench):
-    """A bench of the unit, with the state that the instruction set requires."""
+    """A bench of the sequencer, with the state that the instruction set requires."""
 
     def __init__(self, dut):
         super().__init__(dut, unit())
@@ -32,7 +32,9 @@ class Program(Bench):
         self.resumed = False
 
     def expected_fault(self, opcode, tiles, cause, address):
-        """Return cause and address of the fault of an instruction."""
+        """Return cause and address of the fault that an instruction must have; NONE and 0 if it is
+        right.
+        """
         waiting = (self.totals[-1] if self.totals else 0) - self.consumed
         if cause:
             return cause, address
@@ -45,7 +47,9 @@ class Program(Bench):
         return Fault.NONE, 0
 
     async def step(self, opcode=None, *, tiles=0, cause=0, pc=0, address=0, code=0, **inputs):
-        """Run a cycle with a decided instruction, or none; return whether it was issued."""
+        """Offer a decoded instruction, or none, and check the outputs; return whether it was
+        issued.
+        """
         now = {"enable": 1, "room": 1, "idle": 0, "exhausted": 0, "resume": 0, **inputs}
         valid = opcode is not None
         payload = {
@@ -115,7 +119,7 @@ class Program(Bench):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_programs(dut, rate):
-    """Check any instructions; instructions that fail are offered and withdrawn."""
+    """Check random instructions; those that are not issued are withdrawn after some cycles."""
     bench = Program(dut)
     await bench.start()
     random = rng("sequencer", rate)
@@ -175,7 +179,7 @@ async def host_resumes(dut):
 
 @cocotb.test
 async def totals_wrap(dut):
-    """Check far more than 2^32 tiles in one program."""
+    """Check the weight checks in a program with far more than 2^32 tiles."""
     bench = Program(dut)
     await bench.start()
     for consumer in CONSUMERS * 150:
@@ -190,7 +194,7 @@ async def totals_wrap(dut):
 
 @cocotb.test
 async def eight_reads(dut):
-    """Check that the ninth Read_Weights waits until the first of the eight is consumed."""
+    """Check that a ninth Read_Weights is refused until the first of eight is consumed."""
     bench = Program(dut)
     await bench.start()
     for _ in range(READS):
@@ -205,7 +209,10 @@ async def eight_reads(dut):
 
 @cocotb.test
 async def window_ends(dut):
-    """Check FETCH_WINDOW after the last instruction, with the offset of the missing one."""
+    """Check fault FETCH_WINDOW after the last instruction of the host window.
+
+    Its address is the offset of the missing instruction.
+    """
     bench = Program(dut)
     await bench.start()
     places = {"program": 0xFFFF_FF80, "pc": 9}

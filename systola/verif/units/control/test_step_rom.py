@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of the step ROM against the instruction set: memories, checks, and time to read."""
+"""The test of the step ROM: its rows against the instruction set, and when cells are read."""
 
 import pytest
 
@@ -67,7 +67,7 @@ SIZES = {
 LATE = {
     *(Fault.LOOP, Fault.WEIGHT_OVERFLOW, Fault.WEIGHT_UNDERFLOW),
 }
-"""Faults that other units find."""
+"""The faults that units other than the decoder find."""
 LOADED = {
     Loads.ACTIVATE: {"function": 17, "flag_a": 25},
     Loads.VECTOR: {"function": 17, "flag_a": 25, "flag_b": 29, "code": 30},
@@ -76,7 +76,7 @@ LOADED = {
     Loads.MEASURE: {"code": 14},
     Loads.SEND: {"flag_a": 15},
 }
-"""Places in the word of the loaded bits."""
+"""For each kind of row that loads bits, the places of these bits in the instruction word."""
 BITS = {"function": 7, "code": 3}
 BLOCK_RAM_BITS = 2 * 36
 CELLS = {
@@ -89,8 +89,9 @@ CELLS = {
 
 
 class Run:
-    """A plain interpreter of rows. It carries them out one after the other, each with the cells as
-    earlier rows have left them.
+    """A plain interpreter of the rows of an instruction.
+
+    It carries them out one after the other, each with the cells as earlier rows have left them.
     """
 
     def __init__(self, bits):
@@ -156,7 +157,7 @@ class Run:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.mnemonic)
 def test_regions(entry):
-    """Check that rows compute the parts of memories that the instruction set describes."""
+    """Check that an instruction's rows compute the regions that the instruction set describes."""
     text = Reader(CONFIG, limit=1 << 16, tiles=100)
     text.execute(word(Opcode.SET_CONFIG_WINDOW, WINDOW))
     writer = Writer(rng("step regions", entry.mnemonic), text)
@@ -169,7 +170,8 @@ def test_regions(entry):
         reads = [use for use in entry.reads if use.memory is Memory.BUFFER]
         for use in (*entry.reads, *entry.writes):
             cell = CELLS.get(use.memory, "result")
-            # Operands of the activation unit are apart from its results, and weights from vectors.
+            # The activation unit's operands have cells of their own, and so have weights in the
+            # buffer.
             if use in reads and entry.executor is Executor.ACTIVATION_UNIT:
                 cell = ("source", "operand")[reads.index(use)]
             if "from_buffer" in use.extent:
@@ -183,8 +185,8 @@ def test_regions(entry):
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.mnemonic)
 def test_checks(entry):
-    """Each check of an instruction has a row, and they stand in the order of precedence."""
-    # This machine has all hardware, so no check for UNAVAILABLE is needed.
+    """Check that each check of an instruction has a row, in the order of precedence."""
+    # This machine has all hardware, so it needs no check for UNAVAILABLE.
     absent = {*LATE, Fault.UNAVAILABLE}
     expected = [cause for cause in entry.checks if cause not in absent]
     found = [row.fault for row in ROM.program(entry.opcode) if row.fault]
@@ -202,13 +204,14 @@ def test_checks(entry):
 @pytest.mark.parametrize("suffix", ["", *SUFFIXES, "-training-links"])
 @pytest.mark.parametrize("name", ["2x2", "tiny", "small", "base", "16x8"])
 def test_presets(name, suffix):
-    """Find room in the ROM for the rows of each machine; rows are refused if their hardware is
-    missing.
+    """Check that the ROM has room for the rows of each preset.
+
+    Instructions without their hardware have rows that refuse them.
     """
     try:
         config = preset(name + suffix)
     except ConfigError:
-        return  # There is no training for an oblong machine or one of int8.
+        return  # There is no training for an oblong machine or a machine of int8.
     rom = StepRom(config)
     assert set(rom.starts) == set(BY_OPCODE)
     lacking = [e for e in ENTRIES if e.needs is not None and not has(config, e.needs)]
@@ -220,7 +223,7 @@ def test_presets(name, suffix):
 
 
 def test_extents():
-    """A formula and its terms are the same number."""
+    """Check that the formula of an extent has the same value as the sum of its terms."""
     chance = rng("step extents")
     for entry in ENTRIES:
         for use in (*entry.reads, *entry.writes):
@@ -237,7 +240,7 @@ def test_extents():
 
 
 def test_distances():
-    """No row reads a cell before the cell's last result is written, whichever row wrote it."""
+    """Check that no row reads a cell before the last result of an earlier row is in it."""
     for opcode in ROM.lengths:
         rows = ROM.program(opcode)
         for place, row in enumerate(rows):
@@ -251,7 +254,7 @@ def test_distances():
 
 
 def test_idle_rows():
-    """Idle rows stand where a cell is read too soon, and only there."""
+    """Check that idle rows stand where a cell would be read too soon, and only there."""
     writes, reads = Row(into="a cell"), Row(base="a cell", into="another")
     assert spaced((writes, reads)).index(reads) == BASE_DISTANCE
     assert spaced((writes, Row(limit="a cell"))).index(Row(limit="a cell")) == LIMIT_DISTANCE
@@ -259,7 +262,10 @@ def test_idle_rows():
 
 
 def test_contents():
-    """The ROM has two block RAMs, and every field of a word is in two of its parts."""
+    """Check that a row of the ROM fits in two block RAMs.
+
+    Every field of an instruction word lies in two neighbouring parts of the word.
+    """
     layout = RowLayout()
     assert layout.size <= BLOCK_RAM_BITS
     assert len(ROM.contents) == len(ROM.rows)

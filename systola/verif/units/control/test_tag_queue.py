@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of tags on their way into the trace: each keeps the set of its awaited instructions."""
+"""The test of the queue of tags on their way into the trace.
+
+Each tag keeps the set of instructions for which it waits.
+"""
 
 import itertools
 
@@ -19,7 +22,9 @@ def unit():
 
 
 class Model(Bench):
-    """A bench of the queue, with the instructions under way in each unit and the waiting tags."""
+    """A bench of the queue, with models of the instructions under way in each unit and of waiting
+    tags.
+    """
 
     def __init__(self, dut):
         super().__init__(dut, unit())
@@ -28,9 +33,10 @@ class Model(Bench):
         self.waiting = []
 
     async def step(self, push=None, *, issue=0, retire=0, hold=0):
-        """Run one cycle: `push` is a tag and a mask of units, `issue` and `retire` masks of units.
+        """Run one cycle, and return the tag that entered the trace, or None.
 
-        Returns the tag that entered, or None.
+        `push` is a tag and a mask of units, `issue` and `retire` are masks of units. `hold` keeps
+        tags from entering.
         """
         await self.cycle(
             push=push is not None,
@@ -61,7 +67,7 @@ class Model(Bench):
         return entered
 
     def room(self):
-        """Return the mask of the units with room for another instruction."""
+        """Return the mask of the units that have room for another instruction."""
         return sum(1 << u for u in range(UNITS) if len(self.under_way[u]) < DEPTH)
 
     def busy(self):
@@ -72,7 +78,10 @@ class Model(Bench):
 @cocotb.test
 @cocotb.parametrize(often=[0.2, 0.9], progress=[0.1, 0.3, 0.9])
 async def random_use(dut, often, progress):
-    """Check tags often or seldom, units fast or slow, and for a while one unit much slower."""
+    """Check tags that come often or seldom, with fast and slow units.
+
+    For a while one unit is much slower.
+    """
     bench = Model(dut)
     await bench.start()
     random = rng("tag_queue", often, progress)
@@ -100,9 +109,9 @@ async def random_use(dut, often, progress):
 
 @cocotb.test
 async def each_unit(dut):
-    """Check that a tag waits for the units in its mask only.
+    """Check that a tag waits only for the units in its mask.
 
-    It enters in the cycle after the last of them retires.
+    It enters the trace in the cycle after the last of them retires.
     """
     bench = Model(dut)
     await bench.start()
@@ -120,9 +129,9 @@ async def each_unit(dut):
 
 @cocotb.test
 async def nothing_under_way(dut):
-    """Check that a tag enters in the next cycle if nothing is under way.
+    """Check that a tag enters the trace in the next cycle if no instruction is under way.
 
-    It does so, too, if the last instruction completes with its push.
+    This also holds if the last instruction completes in the cycle of the tag's push.
     """
     bench = Model(dut)
     await bench.start()
@@ -164,9 +173,9 @@ async def a_tag_for_each_instruction(dut):
 
 @cocotb.test
 async def most_completions(dut):
-    """Check one unit that has completed all awaited instructions before another unit.
+    """Check a tag for which one unit has completed all instructions before another unit.
 
-    The other unit then lets the first tag pass.
+    The tag enters the trace when the other unit, too, has completed them.
     """
     bench = Model(dut)
     await bench.start()

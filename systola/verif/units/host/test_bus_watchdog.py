@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the watchdog against a count of the cycles in which a memory owes a beat."""
+"""The test of the bus watchdog, against a count of cycles in which a memory owes a beat."""
 
 import cocotb
 import pytest
@@ -19,7 +19,7 @@ def unit():
 
 
 class Watched(Bench):
-    """A bench of the unit, with the expected values of its outputs."""
+    """A bench of the watchdog, with the expected values of its outputs."""
 
     def __init__(self, dut, limit):
         super().__init__(dut, unit())
@@ -29,7 +29,11 @@ class Watched(Bench):
         self.expected = [(0, 0)] * LATENCY
 
     async def step(self, to=None, back=None, reading=0, written=0):
-        """Run one cycle; `to` and `back` are pairs (offered, taken) by number of the port."""
+        """Run one cycle, and check the watchdog's outputs, which are due LATENCY cycles later.
+
+        `to` and `back` have a pair (offered, taken) for each port by number, for beats to and from
+        memory.
+        """
         to, back = to or {}, back or {}
 
         def all_of(some):

@@ -24,7 +24,7 @@ FEATURES = {
     "depthwise": (2, {"tables": 0, "depthwise": True, "wide": False}),
     "wide": (4, {"tables": 0, "depthwise": False, "wide": True}),
 }
-"""Value of FEATURES in each variant of the configuration."""
+"""For each variant, the value of register FEATURES, and the options of the configuration."""
 TRACE_DEPTH = 64
 PULSES = ("start", "soft_reset", "resume")
 
@@ -38,7 +38,7 @@ def unit(variant=None):
 
 
 class Registers(Bench):
-    """A bench of the unit and a slow host."""
+    """A bench of the control registers and a slow host."""
 
     def __init__(self, dut, patience=0.0):
         super().__init__(dut, unit())
@@ -49,7 +49,10 @@ class Registers(Bench):
         self.accepted = False
 
     async def step(self, **inputs):
-        """Run one cycle; pulses may only show when a write is accepted, or in the next cycle."""
+        """Run one cycle, and check that pulses come only with an accepted write.
+
+        A pulse is high in the cycle in which the write is accepted, or in the next cycle.
+        """
         await self.cycle(**inputs)
         accepted = self.get("bus__awready") and self.get("bus__wready")
         for name in PULSES:
@@ -87,10 +90,11 @@ class Registers(Bench):
         self.set(bus__bready=0)
 
     async def read(self, address):
-        """Read a register: the answer comes in the third cycle after the address."""
+        """Read a register, and check that the answer comes in the third cycle after the address."""
         await self.step(bus__araddr=address, bus__arvalid=1)
         assert self.get("bus__arready")
-        self.set(bus__arvalid=0, bus__araddr=address ^ 0x7C)  # it has been accepted
+        # the address has been accepted, so it may change
+        self.set(bus__arvalid=0, bus__araddr=address ^ 0x7C)
         for _ in range(2):
             await self.step()
             assert not self.get("bus__rvalid")
@@ -105,7 +109,7 @@ class Registers(Bench):
 @cocotb.test
 @cocotb.parametrize(patience=[0.0, 0.5])
 async def read_and_write(dut, patience):
-    """Check random writes, whole and partial, of known and unknown addresses, against a dict."""
+    """Check random writes, whole and partial, of known and unknown registers, against a dict."""
     bench = Registers(dut, patience)
     await bench.start()
     random = bench.random
@@ -189,7 +193,11 @@ async def control(dut):
 
 
 async def trace_of(bench):
-    """Return the trace as a host reads it: pairs of cycle and tag, the oldest first."""
+    """Read the trace as a host does; return the number of tags, and a pair of cycle and tag for
+    each.
+
+    The pairs are in order, and at most TRACE_DEPTH.
+    """
     count = await bench.read(Register.TAGS)
     pairs = []
     for number in range(max(0, count - TRACE_DEPTH), count):
@@ -201,7 +209,10 @@ async def trace_of(bench):
 @cocotb.test
 @cocotb.parametrize(patience=[0.0, 0.5])
 async def trace(dut, patience):
-    """Check tags of three programs: none, some, more than fit; the cycle of the start is 0."""
+    """Check the trace for programs with no tags, with some, and with more than fit.
+
+    The cycle of the program's start has the number 0.
+    """
     bench = Registers(dut, patience)
     await bench.start()
     random = bench.random
@@ -225,7 +236,7 @@ async def trace(dut, patience):
 
 @cocotb.test
 async def trace_of_a_running_program(dut):
-    """Check tags in the cycle of a read and while it waits; a start clears them."""
+    """Check tags that come while the host reads the trace; a start clears the trace."""
     bench = Registers(dut)
     await bench.start()
     await bench.step(begins=1)
@@ -250,7 +261,10 @@ async def trace_of_a_running_program(dut):
 
 @cocotb.test
 async def interrupts(dut):
-    """Check that events set bits and ones clear them; an event wins over a write."""
+    """Check the interrupt bits: events set them, and writes of ones clear them.
+
+    An event in the cycle of a write wins.
+    """
     bench = Registers(dut)
     await bench.start()
     bits = {"finished": 1, "faulted": 2, "interrupt": 4}
@@ -287,7 +301,7 @@ async def interrupts(dut):
 
 @cocotb.test
 async def answers_wait(dut):
-    """Check that nothing is accepted while the answer before it has not been taken."""
+    """Check that no access is accepted before the host has taken the answer to the last one."""
     bench = Registers(dut)
     await bench.start()
     bench.set(bus__awaddr=Register.CONTROL, bus__wdata=Control.START, bus__wstrb=15)
@@ -305,7 +319,7 @@ async def answers_wait(dut):
 
 @cocotb.test
 async def back_to_back(dut):
-    """Check a read in every fourth cycle while the host takes the answers."""
+    """Check that a read is taken in every fourth cycle while the host takes the answers."""
     bench = Registers(dut)
     await bench.start()
     bench.set(bus__rready=1, bus__arvalid=1)

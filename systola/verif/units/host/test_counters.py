@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the counters: each cycle in one class, in the order of precedence."""
+"""The test of the cycle counters: each cycle counts in one class, in the order of precedence."""
 
 import itertools
 
@@ -20,7 +20,7 @@ def unit(variant=None):
 
 
 def classify(now):
-    """Return the class of a cycle in which the conditions in `now` hold."""
+    """Return the class of a cycle in which the conditions named in `now` hold."""
     order = (
         ({"active"}, CycleClass.ARRAY_ACTIVE),
         ({"awaiting_weights"}, CycleClass.WEIGHT_STALL),
@@ -39,7 +39,9 @@ def classify(now):
 
 @cocotb.test
 async def programs(dut):
-    """Check every combination of conditions, in two programs with idle cycles around them."""
+    """Check the counts for every combination of conditions, in two programs with idle cycles
+    around.
+    """
     bench = Bench(dut, unit())
     await bench.start()
     random = rng("counters")
@@ -53,7 +55,7 @@ async def programs(dut):
         shown = [None, None, None, dict(expected)]
         which = CycleClass.FETCH
         for number, values in enumerate(combinations):
-            if number % 2:  # `word` stays for a second cycle
+            if number % 2:  # input `word` keeps its value for a second cycle
                 which = random.choice(list(CycleClass))
             conditions = dict(zip(CONDITIONS, values, strict=True))
             draining = conditions.pop("draining")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the life of a program: Halt, faults, bus errors and soft resets, in every state."""
+"""The test of the control of programs: Halt, faults, bus errors and soft resets, in every state."""
 
 import cocotb
 import pytest
@@ -20,7 +20,7 @@ STATES = {
     "clear": {"running": 0, "draining": 0, "busy": 0, "stop": 1, "clear": 1},
 }
 PULSES = ("begins", "finished", "faulted", "forget")
-"""Pulses; all but the first are registers, and follow a cycle later."""
+"""The unit's pulse outputs; all but the first are registers, and follow a cycle later."""
 REJECTION = {"cause": int(Fault.BUFFER_RANGE), "pc": 12, "address": 0x1234}
 NOTHING = (0, 0, 0)
 
@@ -30,14 +30,14 @@ def unit():
 
 
 class Control(Bench):
-    """A bench of the unit, in which every cycle is checked as a whole."""
+    """A bench of the machine control, in which all outputs are checked in every cycle."""
 
     def __init__(self, dut):
         super().__init__(dut, unit())
         self.following = set()
 
     async def step(self, state, *pulses, status=None, **inputs):
-        """Run one cycle in `state`, which causes `pulses`."""
+        """Run one cycle, and check that the unit is in `state`, and the cycle causes `pulses`."""
         names = ("start", "soft_reset", "halted", "rejected", "error", "expired", "waiting")
         names = (*names, "idle", "quiet", "corrupt")
         await self.cycle(**{name: inputs.get(name, 0) for name in names})
@@ -58,7 +58,7 @@ class Control(Bench):
         return report.cause, report.pc, report.address
 
     async def to(self, state):
-        """Start a program and bring it to `state`."""
+        """Start a program, and run it until the unit is in `state`."""
         await self.step("idle", "begins", start=1)
         if state == "run":
             return
@@ -102,7 +102,10 @@ async def halt(dut):
 
 @cocotb.test
 async def rejection(dut):
-    """Check that a fault at issue drains like Halt; the next program starts with a clean report."""
+    """Check that a fault at issue waits for the units as Halt does.
+
+    The next program starts with an empty report.
+    """
     bench = await started(dut)
     await bench.to("run")
     await bench.step("run", rejected=1)
@@ -119,7 +122,10 @@ async def rejection(dut):
 
 @cocotb.test
 async def bus_errors(dut):
-    """Check that a bus error stops at once and replaces a rejection; later ones change nothing."""
+    """Check that a bus error stops the machine at once, and replaces a report of a fault at issue.
+
+    Later bus errors change nothing.
+    """
     bench = await started(dut)
     for state in ("run", "drain after halt", "drain after fault", "with fault"):
         await bench.step("idle", "begins", start=1, status=bench.get("status"))
@@ -141,7 +147,10 @@ async def bus_errors(dut):
 
 @cocotb.test
 async def memory_errors(dut):
-    """Check that a flaw of a memory stops at once, in states in which a program needs memories."""
+    """Check that a flaw of a memory stops the machine at once.
+
+    This holds only in states in which a program needs the memories.
+    """
     bench = await started(dut)
     await bench.step("idle", corrupt=1)
     for state in ("run", "drain"):
@@ -161,7 +170,9 @@ async def memory_errors(dut):
 
 @cocotb.test
 async def soft_reset(dut):
-    """Check a soft reset in every state: the bus comes to rest, no interrupt, all is cleared."""
+    """Check a soft reset in every state: the bus comes to rest, and all is cleared, without an
+    interrupt.
+    """
     bench = await started(dut)
     for state in ("run", "drain", "stop"):
         for more in ({}, {"error": 1}, {"halted": 1}, {"rejected": 1}, {"idle": 1}):
@@ -172,7 +183,7 @@ async def soft_reset(dut):
             await bench.step("clear")
             await bench.step("idle")
             assert bench.report() == NOTHING
-    # In the last cycle of STOP, and when the units are cleared.
+    # The soft reset comes in the last cycle of STOP, then in the cycle that clears the units.
     await bench.to("stop")
     await bench.step("stop", soft_reset=1, quiet=QUIET)
     await bench.step("stop", "forget", quiet=QUIET)
@@ -180,7 +191,8 @@ async def soft_reset(dut):
     await bench.to("clear")
     await bench.step("clear", "forget", soft_reset=1, status=Status.DONE)
     await bench.step("idle")
-    # When idle, it clears the remains of the last program; START beside it does not count.
+    # When idle, a soft reset clears the remains of the last program; START beside it does not
+    # count.
     await bench.to("clear")
     await bench.step("clear", status=Status.DONE)
     await bench.step("idle", "forget", soft_reset=1, start=1, status=Status.DONE)
@@ -198,7 +210,10 @@ async def soft_reset(dut):
 
 @cocotb.test
 async def no_answer(dut):
-    """Check a missing answer in every state: a fault at once and once, then busy until quiet."""
+    """Check that a missing answer of a memory is a fault at once, and only once, in every state.
+
+    The machine is then busy until the bus is quiet.
+    """
     bench = await started(dut)
     bench.set(waits=int(BusPort.WEIGHT_READ))
     await bench.step("idle", expired=1)
@@ -216,11 +231,11 @@ async def no_answer(dut):
         assert bench.report() == (Fault.BUS_TIMEOUT, 0, BusPort.WEIGHT_READ)
         await bench.step("idle")
         assert bench.report() == NOTHING
-    # The last beat comes in this very cycle.
+    # The last beat comes in the very cycle in which the watchdog expires.
     await bench.to("stop")
     await bench.step("stop", "finished", expired=1, quiet=QUIET)
     await bench.step("clear", "forget", status=Status.DONE, soft_reset=1)
-    # A soft reset that waits for memory, and one after the fault.
+    # One soft reset waits for the memory, and another comes after the fault.
     await bench.to("run")
     await bench.step("run", soft_reset=1)
     await bench.step("stop", "faulted", expired=1)
@@ -255,7 +270,10 @@ async def waiting(dut):
 
 @cocotb.test
 async def reset_twice(dut):
-    """Check that a second soft reset during the first changes nothing; the next program runs."""
+    """Check that a second soft reset during the first changes nothing.
+
+    The next program runs as usual.
+    """
     bench = await started(dut)
     await bench.to("run")
     await bench.step("run", soft_reset=1)
@@ -264,7 +282,7 @@ async def reset_twice(dut):
     await bench.step("clear", "forget", soft_reset=1)
     await bench.step("idle")
     await bench.to("clear")
-    # The next program may begin while the units are cleared.
+    # The next program may begin in the cycle in which the units are cleared.
     await bench.step("clear", "begins", start=1, status=Status.DONE)
     await bench.step("run")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench of link units side by side, with memories, interlocks and links in Python."""
+"""A test bench of link units in a ring, with Python models of memories, interlocks and links."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ OTHER = {"left": "right", "right": "left"}
 
 
 class LinkUnits(wiring.Component):
-    """A set of `cores` link units, the ports of each under its own name; nothing between them."""
+    """A unit for tests that has the link units of several cores, not connected to each other.
+
+    The ports of each are under its own name.
+    """
 
     def __init__(self, *, config: Config, cores: int):
         self._units = [LinkUnit(config=config) for _ in range(cores)]
@@ -42,7 +45,9 @@ def _port(unit: LinkUnit) -> Any:
 
 @dataclass(frozen=True)
 class Pace:
-    """A pace: chances that a neighbour is ready or goes on in a cycle, and cycles of a link."""
+    """A pace of a test: chances, per cycle, that a neighbour is ready or moves, and cycles of a
+    link.
+    """
 
     memories: float = 1.0
     interlocks: float = 1.0
@@ -67,8 +72,8 @@ class _Wire:
         self._now = 0
 
     def step(self, came: Any) -> Any:
-        """Take a beat that goes in, and return the beat that comes out in the next cycle; None for
-        none.
+        """Take a beat that goes in, or None; return the beat that comes out in the next cycle, or
+        None.
         """
         self._now += 1
         if came is not None:
@@ -80,10 +85,10 @@ class _Wire:
 
 
 class Core:
-    """A model of the neighbours of one link unit.
+    """A model of the core around one link unit: its memories, interlocks and commands.
 
-    `lines` and `sums` are its memories, numbers and lists of 32-bit numbers. `commands` of each
-    part are given to the unit one after the other.
+    `lines` has the buffer's lines as numbers, `sums` the accumulators' rows as lists of 32-bit
+    numbers. `commands` of each part are given to the unit one after the other.
     """
 
     def __init__(
@@ -106,15 +111,15 @@ class Core:
         self._next: dict[str, Any] = {}
 
     def get(self, name: str) -> Any:
-        """Return the value of a port of this unit."""
+        """Return the value of a port of this core's link unit."""
         return self._bench.get(f"{self._name}__{name}")
 
     def drive(self, **inputs: Any) -> None:
-        """Drive ports of this unit."""
+        """Drive ports of this core's link unit."""
         self._bench.set(**{f"{self._name}__{name}": value for name, value in inputs.items()})
 
     def before(self) -> None:
-        """Drive ports that do not depend on the links."""
+        """Drive the ports that do not depend on the links, before the cycle."""
         chance = self._random.random
         ready = {
             f"{port}__ready": chance() < self._pace.memories
@@ -123,7 +128,7 @@ class Core:
         self.drive(**ready, **self._next)
         for part in PARTS:
             commands, rows = self.commands[part], self._rows[part]
-            # An offer that was not accepted stays.
+            # A row that was offered and not accepted stays on offer.
             self._offered[part] |= bool(rows) and chance() < self._pace.interlocks
             self.drive(
                 **{
@@ -136,7 +141,7 @@ class Core:
             )
 
     def after(self) -> None:
-        """Check the cycle that has ended."""
+        """Check the cycle that has ended, and carry out the unit's reads and writes."""
         for part in PARTS:
             if self.commands[part] and self.get(f"{part}__ready"):
                 self.commands[part].popleft()
@@ -180,7 +185,7 @@ def _joined(values: list[int]) -> int:
 
 
 class Pod:
-    """A ring of `cores` such cores, with wires of any latency."""
+    """A ring of `cores` modelled cores, joined by links of any latency."""
 
     def __init__(
         self, dut: Any, config: Config, cores: int, random: random.Random, pace: Pace
@@ -202,7 +207,7 @@ class Pod:
         return (core + (1 if side == "right" else -1)) % len(self.cores)
 
     async def cycle(self) -> None:
-        """Run one cycle of all cores."""
+        """Run one cycle of all cores and links."""
         for core in self.cores:
             core.before()
         await self.bench.cycle()

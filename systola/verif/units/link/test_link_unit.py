@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of link units in a ring: any pieces, at any pace of links, memories, interlocks."""
+"""The test of link units in a ring, with transfers of any size.
+
+Links, memories and interlocks go at any pace.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from systola.verif.units.link.link_bench import FULL, OTHER, PACES, PARTS, LinkU
 from systola.verif.units.unit import chosen_variant, rng, run_unit, small_config, variants
 
 CONFIGS = {
-    # Beats of a line and of a row of sums.
+    # Each name has the number of beats of a line and of a row of sums.
     "1 and 4": small_config(links=True),
     "1 and 3": small_config(rows=5, cols=6, columns_per_stage=3, host_bus_bytes=8, links=True),
     "4 and 2": small_config(rows=16, cols=2, columns_per_stage=2, links=True),
@@ -22,8 +25,10 @@ CONFIGS = {
 }
 CORES = {"1 and 4": 3, "1 and 3": 2, "4 and 2": 1, "1 and 1": 2}
 LINES, ROWS = 24, 8
-"""Lines and rows in use, from the first on: sent ones first; each side's received ones have a part
-of the rest."""
+"""The numbers of lines and of rows that hold sent data, from the first on.
+
+Data received from each side have a part of the rest of the memories.
+"""
 
 
 def pod_of(dut, pace, name):
@@ -38,9 +43,9 @@ def region(random, first, size):
 
 
 def plan(random, pod, core, side, count):
-    """Plan Sends of a core to one side, and Receives of all data there.
+    """Plan random Sends of a core to one side, and Receives of all data at the neighbour.
 
-    Returns the expected content there.
+    Returns the expected content of the neighbour's memories.
     """
     mine, side_there = pod.cores[core], OTHER[side]
     there = pod.cores[pod.neighbour(core, side)]
@@ -79,7 +84,10 @@ def plan(random, pod, core, side, count):
 @cocotb.test
 @cocotb.parametrize(pace=range(len(PACES)))
 async def transfers(dut, pace):
-    """Check random Sends to all sides at once, taken in other pieces; each is done once."""
+    """Check random Sends to all sides at once, which are received in other pieces.
+
+    Each instruction must be reported as done once.
+    """
     random, pod = pod_of(dut, PACES[pace], "transfers")
     await pod.bench.start()
     expected = [
@@ -110,7 +118,7 @@ async def full_rate(dut):
     count = 8
     for core in pod.cores:
         for side in SIDES:
-            # Rows of one beat share a port.
+            # Rows of one beat share a port of the memory.
             if config.link_row_beats == 1 and side == "right":
                 continue
             for _ in range(count):
@@ -148,7 +156,9 @@ async def in_turn(dut):
 
 @cocotb.test
 async def stuck(dut):
-    """Check that a missing beat, missing room, and a wrong kind are reported for each part."""
+    """Check that parts of a link unit report a missing beat, missing room, and a wrong kind of
+    data.
+    """
     _, pod = pod_of(dut, FULL, "stuck")
     config = CONFIGS[chosen_variant()]
     await pod.bench.start()

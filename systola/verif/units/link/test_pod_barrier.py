@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of barriers in rings of several sizes: no early pass, a pass for all, and its cycles."""
+"""The test of barriers in rings of several sizes.
+
+No core may pass early, all cores pass, and in time.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ SIZES = ("3", "1", "2", "4", "5", "8")
 
 
 class Ring(wiring.Component):
-    """A ring of barriers for `cores` cores.
+    """A unit for tests that has the barriers of `cores` cores, not connected to each other.
 
-    Each port has a bit for each core, and nothing is between the cores.
+    Each port has a bit for each core.
     """
 
     def __init__(self, *, cores: int):
@@ -45,7 +48,7 @@ class Ring(wiring.Component):
 
 
 async def barriers(dut, name, arrives, latency, count):
-    """Run `count` barriers; return the cycle of each last arrival and of all its passes."""
+    """Run `count` barriers; return the cycle of each one's last arrival, and of all passes."""
     cores = int(chosen_variant())
     random = rng("pod_barrier", name)
     bench = Bench(dut, Ring(cores=cores))
@@ -90,14 +93,17 @@ async def barriers(dut, name, arrives, latency, count):
 @cocotb.test
 @cocotb.parametrize((("arrives", "latency"), [(1.0, 1), (0.5, 1), (0.05, 2), (0.3, 7)]))
 async def nobody_is_early(dut, arrives, latency):
-    """Check cores that come at any time, some at the next barrier while others are at the first."""
+    """Check that no core passes early if cores arrive at any time.
+
+    Some are at the next barrier while others are at the first.
+    """
     await barriers(dut, f"early {arrives} {latency}", arrives, latency, 40)
 
 
 @cocotb.test
 @cocotb.parametrize(latency=[1, 3])
 async def latency_is_kept(dut, latency):
-    """Check the cycles from the last arrival to the last pass."""
+    """Check the largest number of cycles from the last arrival at a barrier to the last pass."""
     cores = int(chosen_variant())
     last, passes = await barriers(dut, "latency", 0.02, latency, 12)
     for arrival, cycles in zip(last, passes, strict=True):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows over a feature map, from the text of Set_Config_Window and Convolve in arch/isa/.
+"""A model of a Convolve's vectors, from the text of the instruction set in arch/isa/.
 
 The tests of the vector feeder and of the matrix unit take their expected values from here. They are
-computed pixel by pixel, with the formulas of the text, in plain Python.
+computed pixel by pixel, with the formulas for Set_Config_Window and Convolve, in plain Python.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from systola.verif.units.parts.walks import walk_of
 
 LINE_SPACE = 64
-"""Number of lines of the buffers in tests of units."""
-"""Lines before the map wrap around."""
+"""The number of buffer lines in tests of units; lines before the map wrap around at this number."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """A window with the fields of Set_Config_Window."""
+    """A convolution window with the fields of Set_Config_Window."""
 
     height: int
     width: int
@@ -39,34 +38,41 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class Vector:
-    """A contribution of one window at one tap; for packed channels, at one row of taps."""
+    """A vector for the array: the data of one window at one tap.
+
+    For packed channels, it has the data at one row of taps.
+    """
 
     values: tuple[int, ...]
-    """Values of the vector, int8, as many as the array has rows."""
+    """The int8 values of the vector, as many as the array has rows."""
     line: int | None
-    """Buffer line that is read for the vector. None if it lies outside the map. For packed
-    channels, None also if the vector before ended in the same line."""
+    """The buffer line that is read for the vector; None if it lies outside the map.
+
+    For packed channels, it is None also if the vector before ended in the same line.
+    """
     missing: int | None
-    """Line that must be read before `line`, because no other vector reads it; packed channels only.
+    """The line that must be read before `line`, because no other vector reads it, or None.
+
+    Only packed channels need it.
     """
     y: int
     x: int
-    """Row of the first element, and its pixel or, for packed channels, its byte of the row."""
+    """The row of the first element, and its pixel or, for packed channels, its byte in the row."""
     base: int
-    """Line of the vector's position; for packed channels, `line` of the first vector of the row."""
+    """The line of the vector's position; for packed channels, `line` of the row's first vector."""
     starts: bool
-    """Whether it is the first of a row of windows."""
+    """Whether the vector is the first of a row of windows."""
     ends: bool
-    """Whether it is the last of a row of windows."""
+    """Whether the vector is the last of a row of windows."""
     optional: bool = False
-    """Whether `line` lies after the row, so that it need not be read; packed channels only."""
+    """Whether `line` lies after the map's row and need not be read; packed channels only."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Convolution:
     """A Convolve without its tiles along N: a window and the operands that choose vectors.
 
-    `rows` is the number of rows of the array, R.
+    `rows` is the number of rows of the array, R in the text of the instruction set.
     """
 
     window: Window
@@ -78,8 +84,8 @@ class Convolution:
     fill: int
 
     def steps(self) -> Iterator[tuple[int, int, int]]:
-        """Yield row i and column j of the kernel, and block k, of each tile in the order of the
-        queue.
+        """Yield row i and column j of the kernel, and block k, of each weight tile in the queue's
+        order.
         """
         shape = self.window
         for i in range(shape.kernel_height):
@@ -91,7 +97,7 @@ class Convolution:
                     yield i, j, k
 
     def vectors(self, lines: Sequence[Sequence[int]], i: int, j: int, k: int) -> Iterator[Vector]:
-        """Yield the vectors that meet one tile, row by row; the buffer holds `lines`."""
+        """Yield the vectors that meet one weight tile, row by row; the buffer holds `lines`."""
         for p in range(self.window.out_height):
             for q in range(self.window.out_width):
                 if self.channels:
@@ -100,7 +106,9 @@ class Convolution:
                     yield self._pixel(lines, i, j, k, p, q)
 
     def _wrapped(self, y: int, line: int) -> int:
-        """Return the line that is `line` lines after the start of row y, as a line of the walk."""
+        """Return the buffer line that is `line` lines after the start of row y, as the walk shows
+        it.
+        """
         return (self.buffer + y * self.window.pitch + line) % LINE_SPACE
 
     def _pixel(
@@ -163,7 +171,7 @@ class Convolution:
         }
 
     def walk(self, n_tiles: int) -> dict[str, dict]:
-        """Return the walk of a MatrixCommand."""
+        """Return the walk of a MatrixCommand for this Convolve and `n_tiles` tiles along N."""
         shape = self.window
         first = shape.left * (self.channels or 1)
         line = first // self.rows + 1 if self.channels else first

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench of the matrix unit between a buffer, a weight FIFO and accumulators, and numpy."""
+"""A test bench of the matrix unit between a buffer, a weight FIFO and accumulators.
+
+The expected sums are calculated with numpy.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +29,21 @@ CONFIGS = {
     "9x4": small_config(rows=9, accumulator_rows=64, host_bus_bytes=16),
 }
 FEED_LATENCY = 4
-"""Cycles from the issue of a vector to the array."""
+"""Cycles from the issue of a vector until it enters the array."""
 ARRAY_LAG = 3
-"""Lag of the array after the issue, in cycles."""
+"""Cycles by which the array is later than the issue of vectors."""
 FRONT_LATENCY = 5
 """Cycles from a command to the issue of its first vector."""
 BETWEEN_COMMANDS = 1
-"""Cycles lost between two commands."""
+"""Cycles without a vector between two commands."""
 LINE_LISTS = ("host_reading", "activate_writing")
-"""Lists of older instructions that may use a line."""
+"""The lists of older instructions that may use a buffer line."""
 SUMS_LATENCY = 1
-"""Cycles from an update of a row to its sums."""
+"""Cycles from the start of an accumulator row's update to the sums for it."""
 UPDATE_LATENCY = 2
-"""Cycles from an update of a row to its write."""
+"""Cycles from the start of an accumulator row's update to its write."""
 SUMS_ANNOUNCED = 2
-"""Cycles from the announcement of a row to its write."""
+"""Cycles from the announcement of an accumulator row to its write."""
 
 
 def unit(variant: str | None = None) -> MatrixUnit:
@@ -49,8 +52,9 @@ def unit(variant: str | None = None) -> MatrixUnit:
 
 @dataclass(frozen=True)
 class Issue:
-    """A vector: the line that is read for it, and the line that must be read before, each perhaps
-    None. It also has its accumulator row, and whether it is the first that meets its tile.
+    """The issue of a vector: its lines, its accumulator row, whether it is the first for its tile.
+
+    `line` is read for the vector, `missing` must be read before; each may be None.
     """
 
     line: int | None
@@ -63,8 +67,9 @@ class Issue:
 
 @dataclass(frozen=True)
 class Instruction:
-    """A command, with the vectors that it issues in their order, and the lines and rows that it
-    reports as done, each in its turn.
+    """A command, with the vectors that it issues, in order.
+
+    `lines` and `rows` are the lines and rows that the unit reports as done, each in its turn.
     """
 
     command: dict[str, Any]
@@ -74,7 +79,7 @@ class Instruction:
 
 
 class Machine(Bench):
-    """A bench of the unit between a buffer, a weight FIFO and accumulators."""
+    """A bench of the matrix unit between a buffer, a weight FIFO and accumulators."""
 
     def __init__(self, dut: Any, name: str):
         super().__init__(dut, unit())
@@ -109,7 +114,7 @@ class Machine(Bench):
         self.events = {"reading": [], "summing": [], "reading_retires": [], "summing_retires": []}
 
     def tile(self, weight_bytes: int = 1) -> NDArray[Any]:
-        """Queue a tile, and return its weights; weights of int16 are two tiles."""
+        """Queue a random weight tile, and return its weights; weights of int16 are two tiles."""
         shape = weight_bytes, self.config.rows, self.config.cols
         halves = self.data.integers(-128, 128, shape)
         for half in halves:
@@ -203,10 +208,10 @@ class Machine(Bench):
         return Instruction(command, issues, range(0), done)
 
     async def step(self, arrive: int = 1, advance: float = 0.0) -> None:
-        """Run one cycle.
+        """Run one cycle of the unit and its neighbours, and check its outputs.
 
         Up to `arrive` rows of weights come into the FIFO. Each of the older instructions that block
-        the unit goes on with the chance `advance`. `now` counts the cycles in which the issue is
+        the unit advances with the chance `advance`. `now` counts the cycles in which the issue is
         not held. It must be held if a tile was swapped in before its last row came, and its next
         row is missing. An issue is visible one cycle later. `array_now` counts the cycles in which
         the array is not held. The array lags by ARRAY_LAG cycles.
@@ -266,17 +271,17 @@ class Machine(Bench):
         self.cycles += 1
 
     def blocked(self, name: str, address: int) -> bool:
-        """Return whether an older instruction blocks an address."""
+        """Return whether an older instruction in list `name` blocks an address."""
         region = self.older.get(name, {"base": 0, "end": 0})
         return region["base"] <= address < region["end"]
 
     def check_turn(self, active: int, enable: int) -> None:
-        """Check the read and the issue of the vector that has its turn."""
+        """Check the unit's read, and its issue of the next vector."""
         turn = self.issues[0]
         primes = turn.missing is not None and not self.primed
         if enable:
             line = turn.missing if primes else turn.line
-            # An optional line may lie beyond the end of the buffer.
+            # A line that need not be read may lie beyond the end of the buffer.
             address = self.get("buffer__address")
             assert turn.optional or address == line % self.config.buffer_lines
             assert not any(self.blocked(name, address) for name in LINE_LISTS), "a blocked line"
@@ -293,7 +298,7 @@ class Machine(Bench):
             self.active.append(self.before)
 
     def check_sums(self) -> None:
-        """Check the sums of rows updated SUMS_LATENCY cycles before."""
+        """Check the sums for the row of which the update began SUMS_LATENCY cycles before."""
         due = self.updated.popleft()
         if due is not None:
             row, accumulate, shift = due
@@ -315,7 +320,7 @@ class Machine(Bench):
             self.fifo.append(self.tiles.pop(0))
 
     def some_multiply(self) -> Instruction:
-        """Make a random MatrixMultiply."""
+        """Make a random MatrixMultiply, with its tiles and its effect."""
         rows, k_tiles = self.random.choice((1, 2, 5, 9)), self.random.choice((1, 1, 2, 3))
         n_tiles = self.random.choice((1, 1, 2, 3))
         wide_vectors, wide_weights = (
@@ -334,7 +339,7 @@ class Machine(Bench):
         )
 
     def some_convolve(self) -> Instruction:
-        """Make a random Convolve."""
+        """Make a random Convolve, with its tiles and its effect."""
         n_tiles = self.random.choice((1, 1, 2))
         convolution = some_convolution(
             self.random,
@@ -352,7 +357,7 @@ class Machine(Bench):
         )
 
     def some(self) -> Instruction:
-        """Make a random instruction."""
+        """Make a random MatrixMultiply or Convolve, with its tiles and its effect."""
         return self.some_multiply() if self.random.random() < 0.5 else self.some_convolve()
 
     async def run(
@@ -362,9 +367,9 @@ class Machine(Bench):
         advance: float = 1.0,
         older: Iterable[str] = (),
     ) -> None:
-        """Offer a command until its walk begins, then take it away.
+        """Offer a command until the unit takes it, then take it away.
 
-        `older`: lists with an instruction that, at first, uses all addresses of this command.
+        Each list in `older` gets an instruction that, at first, uses all addresses of this command.
         """
         self.older = {}
         for name in older:
@@ -385,7 +390,7 @@ class Machine(Bench):
         self.set(queue__valid=0, queue__command=noise)
 
     async def drain(self, arrive: Callable[[], int] = lambda: 1, advance: float = 1.0) -> None:
-        """Wait until all vectors are issued."""
+        """Wait until all vectors of the commands are issued."""
         for _ in range(20000):
             if not self.issues:
                 return
@@ -393,7 +398,7 @@ class Machine(Bench):
         raise AssertionError("vectors that are never issued")
 
     async def finish(self, instructions: Sequence[Instruction]) -> None:
-        """Wait for the last sums, and check all that must hold for any commands."""
+        """Wait for the last sums; check the accumulators, and all reports and cycles."""
         await self.drain()
         end = self.now + 2 * ARRAY_LAG + self.latency
         while self.array_now < end:

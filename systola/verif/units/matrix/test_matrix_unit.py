@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of MatrixMultiply and Convolve through the ports of their unit, against plain numpy.
+"""The test of the matrix unit: MatrixMultiply and Convolve through its ports, against numpy.
 
 It covers sums, order, 16-bit modes, windows, progress and cycles.
 """
@@ -33,9 +33,9 @@ def shape_of_a_map(**changes):
 @cocotb.test
 @cocotb.parametrize(kind=["multiply", "convolve", "any"])
 async def random_waits(dut, kind):
-    """Check weights that arrive at random, and lines and rows that are blocked at random.
+    """Check random commands while weights arrive at random, and older instructions block addresses.
 
-    The test ends after a row of weights was missing when the vectors had begun to move on.
+    The test runs until the array had to wait for a row of weights after its tile was swapped in.
     """
     bench = Machine(dut, f"waits {kind}")
     await bench.start()
@@ -51,8 +51,7 @@ async def random_waits(dut, kind):
             return random.random() < slow
 
         older = [name for name in bench.older_names if random.random() < 0.3]
-        # Masks differ between instructions, so the lists are emptied before the next lists are
-        # filled.
+        # Masks differ between instructions, so the lists are emptied before they are filled again.
         if older:
             await bench.drain(arrive, 0.8)
         await bench.run(instructions[-1], arrive, 0.8, older)
@@ -64,7 +63,7 @@ async def random_waits(dut, kind):
 
 
 def at_full_rate(bench, kind):
-    """Make two instructions with tiles for as many vectors as the next tile takes to load."""
+    """Make two commands with as many vectors for each tile as the next tile takes to load."""
     period = max(bench.config.rows, bench.config.stages + 1)
     shape = {"rows": period, "k_tiles": 3, "n_tiles": 2}
     if "wide" in kind:
@@ -106,7 +105,10 @@ def at_full_rate(bench, kind):
     kind=["multiply", "wide vectors", "wide weights", "wide both", "convolve", "packed", "padded"]
 )
 async def full_rate(dut, kind):
-    """Check vectors without a bubble, except in packed rows that begin inside the map."""
+    """Check that vectors follow each other without a gap at full rate.
+
+    Only packed rows that begin inside the map have a gap, of one cycle.
+    """
     bench = Machine(dut, kind)
     await bench.start()
     if "wide" in kind and not bench.config.wide:
@@ -131,7 +133,7 @@ async def full_rate(dut, kind):
 
 @cocotb.test
 async def one_vector_a_tile(dut):
-    """Check that with one vector to a tile, loading sets the pace.
+    """Check that with one vector for each tile, loading sets the pace.
 
     A vector then takes max(rows, stages + 1) cycles.
     """
@@ -151,7 +153,7 @@ async def one_vector_a_tile(dut):
             bench.set(queue__valid=0)
         moving += bench.get("weights_moving")
         assert not bench.get("awaiting_weights")
-    # The first tile was present before its vector.
+    # The first tile was present before its vector was issued.
     first, second = bench.active[:2]
     assert first == FRONT_LATENCY and second - first <= period
     assert bench.active[1:] == list(range(second, second + period * 13, period))
@@ -161,7 +163,7 @@ async def one_vector_a_tile(dut):
 
 @cocotb.test
 async def reasons(dut):
-    """Check the reasons for waits: missing weights, or an older instruction."""
+    """Check that the unit shows why it waits: for weights, or for an older instruction."""
     bench = Machine(dut, "reasons")
     await bench.start()
     instruction = bench.multiply(buffer=0, accumulator=0, rows=2, k_tiles=1, n_tiles=1)
@@ -202,7 +204,7 @@ async def reasons(dut):
 @cocotb.test
 @cocotb.parametrize(channels=[0, 1])
 async def nothing_of_the_map(dut, channels):
-    """Check that vectors above and below the map wait for no line, and are `fill`."""
+    """Check that vectors above and below the map wait for no line, and have the value `fill`."""
     bench = Machine(dut, f"nothing {channels}")
     await bench.start()
     convolution = Convolution(

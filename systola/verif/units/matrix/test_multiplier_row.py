@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The multipliers of a row on each fabric: every product of two operands, against Python's."""
+"""The test of the multipliers of an array's row, on each fabric, with every pair of operands."""
 
 import cocotb
 import pytest
@@ -9,7 +9,7 @@ from systola.hdl.parts.fabric import Fabric
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
 IMPLEMENTATIONS = ("generic 1", "ecp5 0", "ecp5 1", "ecp5 2", "ice40 1", "nexus 1", "xilinx7 1")
-"""Names of a fabric, and of the number of products that share a DSP block.
+"""The name of a fabric, and the number of products that share a DSP block.
 
 With 0 the products use no DSP block.
 """
@@ -29,7 +29,10 @@ def unit(variant=None):
 
 @cocotb.test
 async def every_product(dut):
-    """Check all pairs of operands, in even and in odd columns: two columns may share a block."""
+    """Check the products of all pairs of operands, in even and in odd columns.
+
+    Two columns may share a block.
+    """
     bench = Bench(dut, unit())
     await bench.start()
     random = rng("multiplier_row")

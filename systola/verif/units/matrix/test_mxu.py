@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the array against numpy: a vector in every cycle, and the fastest swaps of tiles."""
+"""The test of the whole array against numpy: a vector in every cycle, and the fastest swaps."""
 
 from itertools import pairwise
 
@@ -31,17 +31,18 @@ def unit(variant=None):
 
 
 def int8(array):
-    """Return the bytes of an int8 array as one number."""
+    """Return the bytes of an int8 array as one number, the first byte lowest."""
     return int.from_bytes(array.astype(np.int8).tobytes(), "little")
 
 
 @cocotb.test
 @cocotb.parametrize((("gap", "holds"), [(0, 0), (4, 2)]))
 async def products(dut, gap, holds):
-    """Check that the next tile is swapped in as soon as possible, or up to `gap` cycles later.
+    """Check the sums of a vector in every cycle, while tiles are loaded and swapped in.
 
-    Up to `holds` cycles of `hold` come between any two cycles, and continue the loading of the
-    cycle before them. With 16-bit modes some vectors and some tiles are low bytes.
+    Tiles follow each other as soon as possible, or up to `gap` cycles later. Up to `holds` cycles
+    of `hold` come between any two cycles, and continue the loading of the cycle before them. With
+    16-bit modes some vectors and some tiles are low bytes.
     """
     config = CONFIGS[chosen_variant()]
     rows, stages = config.rows, -(-config.cols // config.columns_per_stage)
@@ -79,7 +80,7 @@ async def products(dut, gap, holds):
         held = random.randint(0, holds)
         bench.set(load=0 if held else load, weights=int8(bus))
         if config.wide:
-            # Without a swap, `unsigned_weights` has no meaning.
+            # Without a swap, input `unsigned_weights` has no meaning.
             low_tile = low_tiles[swaps.index(t)] if t in swaps else random.getrandbits(1)
             bench.set(unsigned_vector=low, unsigned_weights=low_tile)
         await bench.cycle(vector=int8(x), swap=t in swaps, hold_next=held > 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of one tile of the array against numpy: vectors, swaps, low bytes, sums, neighbours."""
+"""The test of one block of the array against numpy: vectors, swaps, low bytes, sums, neighbours."""
 
 import cocotb
 import numpy as np
@@ -10,7 +10,9 @@ from systola.hdl.parts.fabric import Fabric
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
 SIZES = {"5x6": (5, 6, 2, True), "4x4": (4, 4, 4, False), "3x5": (3, 5, 1, True)}
-"""Rows, columns, columns to a stage, and whether low bytes of int16 may come."""
+"""The size of a block: rows, columns, columns to a stage, and whether low bytes of int16 may
+come.
+"""
 PACKED, MIXED = "two in a DSP", "rows without"
 VARIANTS = [
     *(f"{size}:generic" for size in SIZES),
@@ -19,7 +21,10 @@ VARIANTS = [
     *("5x6:xilinx7", "4x4:xilinx7", "3x5:xilinx7", "5x6:ice40", "4x4:ice40"),
     *("5x6:nexus", "4x4:nexus"),
 ]
-"""A size, a fabric, whether two products share a block, and whether some rows have no blocks."""
+"""Each variant is a size, a fabric, and how the products use DSP blocks.
+
+Two products may share a block, and some rows may have no blocks.
+"""
 ROWS_ABOVE = 2
 TILES = 12
 
@@ -39,22 +44,23 @@ def unit(variant=None):
 
 
 def int8(array):
-    """Return the bytes of an int8 array as one number."""
+    """Return the bytes of an int8 array as one number, the first byte lowest."""
     return int.from_bytes(array.astype(np.int8).tobytes(), "little")
 
 
 def packed(array, bits):
-    """Return signed numbers of `bits` bits as one number."""
+    """Return signed numbers of `bits` bits as one number, the first of them lowest."""
     return sum((int(x) % (1 << bits)) << (bits * k) for k, x in enumerate(array))
 
 
 @cocotb.test
 @cocotb.parametrize((("gap", "holds"), [(0, 0), (3, 0), (0, 2)]))
 async def products(dut, gap, holds):
-    """Check a vector in every cycle; a new tile as often as possible, or up to `gap` later.
+    """Check the sums of a vector in every cycle, while tiles are loaded and swapped in.
 
-    With `wide` some vectors and some tiles are low bytes. Up to `holds` cycles of `hold` come
-    between any two cycles, and continue the loading of the cycle before them.
+    Tiles follow each other as soon as possible, or up to `gap` cycles later. With `wide` some
+    vectors and some tiles are low bytes. Up to `holds` cycles of `hold` come between any two
+    cycles, and continue the loading of the cycle before them.
     """
     rows, cols, stage, wide = SIZES[chosen_variant().split(":")[0]]
     stages = -(-cols // stage)
@@ -63,13 +69,13 @@ async def products(dut, gap, holds):
     data = np.random.default_rng(random.getrandbits(32))
     bench = Bench(dut, unit())
     await bench.start()
-    # Zero weights and activations come first, so that nothing is unknown.
+    # Zero weights and activations come first, so that no value inside is unknown.
     await bench.cycle(load=(1 << rows) - 1)
     await bench.cycle(load=0, swap=(1 << rows) - 1)
     for _ in range(rows + 2 * stages + 4):
         await bench.cycle(swap=0)
 
-    # Row k of a tile is loaded at load + k, and swapped in at swap + k.
+    # Row k of a tile is loaded in cycle `loads` + k, and swapped in in cycle `swaps` + k.
     loads, swaps = [], []
     free = 0
     for _ in range(TILES):
@@ -88,13 +94,13 @@ async def products(dut, gap, holds):
 
     activations = np.zeros((length, rows), int)
     swap = np.zeros(length, int)
-    # Whether vectors and tiles are low bytes. Flags without a swap have no meaning.
+    # These show whether vectors and tiles are low bytes. Flags without a swap have no meaning.
     low_vectors = data.integers(0, 2, end) * wide
     low_vectors[swaps[0]] = 0
     low_tiles = data.integers(0, 2, TILES) * wide
     low_tiles[0] = 0
     if wide:
-        # The largest product of each kind.
+        # This tile and vector make the largest product of low bytes.
         weights[1] = x[swaps[1]] = -1
         low_tiles[1] = low_vectors[swaps[1]] = 1
     unsigned_weights = data.integers(0, 1 << rows, length) * wide

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of planner and feeder of vectors: requested lines, and the vectors made of them.
+"""The test of the vector planner and feeder: the lines that they read, and the vectors from them.
 
 It covers packed channels, fill, and hold.
 """
@@ -29,7 +29,7 @@ COMMANDS = 60
 
 
 class Feed(wiring.Component):
-    """A unit of planner and feeder, with plans issued a cycle after `go`.
+    """A unit for tests that has the planner and the feeder; a plan is issued a cycle after `go`.
 
     `issued` and `reads` report its work.
     """
@@ -85,7 +85,7 @@ def unit(variant=None):
 
 
 class Feeder(Bench):
-    """A bench of the units with buffer lines.
+    """A bench of planner and feeder with a buffer.
 
     Lines are valid for one cycle, BUFFER_LATENCY cycles after they were requested.
     """
@@ -102,7 +102,7 @@ class Feeder(Bench):
         self.primed = False
         self.in_buffer = deque([None] * BUFFER_LATENCY)
         self.on_the_way = deque([None] * (FEED_LATENCY - BUFFER_LATENCY))
-        # Reported a cycle before an issue, as `go` is.
+        # A hold is known a cycle before it stops an issue, as `go` is.
         self.holds = deque([False] * (1 + BUFFER_LATENCY))
         self.arriving = deque([0] * BUFFER_LATENCY)
         self.made = 0
@@ -154,8 +154,9 @@ class Feeder(Bench):
         return taken
 
     def check_plan(self):
-        """Check the reads for the vector in turn; return this vector, or None before it is
-        complete.
+        """Check the reads of the plan that is issued, for the oldest planned vector.
+
+        Returns this vector, or None if another plan must follow for it.
         """
         vector = self.planned[0]
         primes = vector.missing is not None and not self.primed
@@ -171,7 +172,7 @@ class Feeder(Bench):
     async def feed(self, command, vectors, *, go=1.0, hold=0.0):
         """Feed the vectors of one command in order.
 
-        The share `go` of the cycles may issue, the share `hold` is on hold.
+        A plan may be issued in the share `go` of the cycles; the share `hold` is on hold.
         """
         self.set(command=command)
         for vector in vectors:
@@ -192,7 +193,7 @@ class Feeder(Bench):
     (("packed", "go", "hold"), [(p, *r) for p in (0, 1) for r in ((1.0, 0), (0.6, 0), (0.7, 0.4))])
 )
 async def windows(dut, packed, go, hold):
-    """Check random windows; commands follow one another at once, or after some cycles."""
+    """Check vectors of random windows; commands follow one another at once or some cycles later."""
     bench = Feeder(dut, f"windows {packed} {go} {hold}")
     await bench.start()
     expected = 0
@@ -215,7 +216,10 @@ async def windows(dut, packed, go, hold):
 
 @cocotb.test
 async def lines_of_a_matrix(dut):
-    """Check that without bounds every vector is the line of its position, at any row and column."""
+    """Check that in a command without bounds each vector is the line of its position.
+
+    Its row and column do not matter.
+    """
     bench = Feeder(dut, "matrix")
     await bench.start()
     vectors = []
@@ -244,7 +248,7 @@ async def lines_of_a_matrix(dut):
 
 @cocotb.test
 async def long_rows(dut):
-    """Check packed rows of hundreds of lines, to the last byte of a row and beyond it."""
+    """Check the vectors of packed rows of many lines, to the last byte of a row and beyond it."""
     bench = Feeder(dut, "long")
     await bench.start()
     rows = bench.config.rows

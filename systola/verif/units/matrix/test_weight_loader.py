@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the weight loader: a tile every `rows` cycles, rows in order.
+"""The test of the weight loader: rows come in order, and a tile in as few cycles as possible.
 
 Weights in use are never overwritten.
 """
@@ -22,9 +22,9 @@ def unit(variant=None):
 
 
 class Model(Bench):
-    """A bench of the loader with a FIFO of `level` rows, and the array's shadow weights' rules.
+    """A bench of the weight loader, with a FIFO of `level` rows and a model of the array's weights.
 
-    `time` counts the cycles of the array: those without `hold`.
+    `time` counts the cycles of the array, which are the cycles without `hold`.
     """
 
     def __init__(self, dut):
@@ -39,7 +39,9 @@ class Model(Bench):
         self.holds = 0
 
     async def step(self, arrive=0, swap=False):
-        """Run one cycle in which `arrive` rows come in and, if `ready`, the tile is swapped in."""
+        """Run one cycle in which `arrive` rows come in; with `swap` a tile is swapped in if it is
+        ready.
+        """
         tile, row = divmod(self.loads, self.rows)
         cold = not self.swaps or self.time > self.swaps[-1] + self.stages
         begins = self.level > 0 and row == 0 and tile == len(self.swaps) and cold
@@ -49,7 +51,7 @@ class Model(Bench):
         await self.cycle(arrived=self.level > 0, swap=swap)
         ready, hold, load, take = self.gets("ready", "hold", "load", "take")
         assert ready == would_be_ready
-        # The wave of a swap follows the rows; if a row is missing, it waits.
+        # After a swap each row must come in time; if a row is missing, the array is on hold.
         assert hold == (row > 0 and tile < len(self.swaps) and self.level == 0)
         if self.level > 0 and (row > 0 or begins):
             assert (load, take) == (1 << row, 1)
@@ -72,7 +74,9 @@ class Model(Bench):
 
 @cocotb.test
 async def full_rate(dut):
-    """Check that with rows at hand, a tile can be swapped in every max(rows, stages + 1) cycles."""
+    """Check that a tile can be swapped in every max(rows, stages + 1) cycles, if its rows are
+    present.
+    """
     bench = Model(dut)
     await bench.start()
     bench.level = 2
@@ -86,7 +90,7 @@ async def full_rate(dut):
 @cocotb.test
 @cocotb.parametrize(rate=[0.9, 0.5, 0.1])
 async def random_use(dut, rate):
-    """Check rows that arrive at random; tiles are swapped in at once, or some time later."""
+    """Check rows that arrive at random, and tiles that are swapped in at once or later."""
     bench = Model(dut)
     await bench.start()
     random = rng("weight_loader", chosen_variant(), rate)

@@ -29,12 +29,12 @@ def unit(variant=None):
 
 
 def packed(values):
-    """Return a row of int32 as one number."""
+    """Return a row of int32 numbers as one number, the first of them lowest."""
     return int.from_bytes(np.asarray(values, np.uint32).astype("<u4").tobytes(), "little")
 
 
 class Model(Bench):
-    """A bench of the unit, with its expected content."""
+    """A bench of the accumulators, with their expected content."""
 
     def __init__(self, dut):
         super().__init__(dut, unit())
@@ -87,7 +87,7 @@ class Model(Bench):
         return {update[0] for update in self.updating if update is not None}
 
     async def fill(self, random):
-        """Give every row a value."""
+        """Write random sums to every row."""
         for row in range(ROWS):
             await self.step((row, False, sums(random), 0))
         for _ in range(UPDATE_LATENCY):
@@ -95,7 +95,7 @@ class Model(Bench):
 
 
 def sums(random):
-    """Return random sums that often wrap."""
+    """Return random sums for a row, in which additions often wrap around."""
     return np.array(
         [random.choice((1, 0x7FFF_FFFF, 0x8000_0000, random.getrandbits(32))) for _ in range(COLS)],
         np.uint32,
@@ -105,7 +105,7 @@ def sums(random):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_use(dut, rate):
-    """Check updates and reads of few rows, so that updates of one row often follow one another."""
+    """Check the sums for updates and reads of few rows, which often follow one another."""
     bench = Model(dut)
     await bench.start()
     random = rng("accumulators", rate)
@@ -116,7 +116,7 @@ async def random_use(dut, rate):
             shift = random.randrange(3) if CONFIGS[chosen_variant()].wide else 0
             update = random.randrange(4), random.random() < 0.7, sums(random), shift
         if random.random() < rate:
-            # In the cycle of the write itself, the row is not present yet.
+            # A row is not present yet in the cycle of its write.
             read = random.choice([r for r in range(12) if r not in bench.being_written()])
         await bench.step(update, read)
     for _ in range(UPDATE_LATENCY):
@@ -130,7 +130,7 @@ async def random_use(dut, rate):
 @cocotb.test
 @cocotb.parametrize(distance=[1, 2, 3, 4, 5, 6])
 async def one_row_again_and_again(dut, distance):
-    """Check that no update of one row is lost."""
+    """Check that no update is lost if one row is updated every `distance` cycles."""
     bench = Model(dut)
     await bench.start()
     random = rng("again", distance)
@@ -153,7 +153,10 @@ async def one_row_again_and_again(dut, distance):
 @cocotb.test
 @cocotb.parametrize(first=[16, 17])
 async def two_streams(dut, first):
-    """Check that a stream of updates and one of reads collide at most once, then use both banks."""
+    """Check that a stream of updates and a stream of reads collide at most once.
+
+    Then they use both banks in turn.
+    """
     bench = Model(dut)
     await bench.start()
     random = rng("streams")

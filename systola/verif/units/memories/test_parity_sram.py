@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of every single bit of a word that flips once.
+"""The test of a memory with parity, in which every single bit of a word flips once.
 
-The word is read with the flip, and the flaw shows if `counts` is high.
-
-Only Icarus Verilog lets a test write a word of a memory.
+The word is read with the flip, and the flaw shows if `counts` is high. Only Icarus Verilog lets a
+test write a word of a memory.
 """
 
 import cocotb
@@ -22,13 +21,13 @@ def unit(variant=None):
 
 
 async def write(bench, address, word):
-    """Write a word."""
+    """Write a word to the memory."""
     await bench.cycle(write_enable=1, write_address=address, write_data=word)
     await bench.cycle(write_enable=0)
 
 
 async def read(bench, address, counts):
-    """Return the word at `address`, and whether its flaw was reported, for one cycle."""
+    """Return the word at `address`, and whether a flaw was reported for it, for one cycle."""
     await bench.cycle(read_enable=1, read_address=address)
     await bench.cycle(read_enable=0)
     await bench.cycle(counts=counts)
@@ -45,7 +44,7 @@ async def read(bench, address, counts):
 
 @cocotb.test
 async def unchanged(dut):
-    """Check that written words show no flaw."""
+    """Check that no flaw is reported for words that were written."""
     bench = Bench(dut, unit())
     await bench.start()
     width, random = WIDTHS[chosen_variant()], rng("parity")
@@ -58,7 +57,7 @@ async def unchanged(dut):
 
 @cocotb.test
 async def flips(dut):
-    """Check each bit of a word and of its parities."""
+    """Check that a flip of each bit of a word, and of its parities, is reported as a flaw."""
     bench = Bench(dut, unit())
     await bench.start()
     width, random = WIDTHS[chosen_variant()], rng("flips")

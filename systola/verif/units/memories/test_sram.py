@@ -28,8 +28,10 @@ VARIANTS = {
     "ecp5, macro": (*MACRO, False, False),
     "ecp5, transparent, register": (20, 48, True, True),
 }
-"""Width, depth, whether transparent, whether with an output register. The fabric is the first word
-of the name; others are plain Verilog."""
+"""For each variant: width, depth, whether it is transparent, whether it has an output register.
+
+If the name begins with a fabric, the memory is made for it; others are plain Verilog.
+"""
 
 
 def unit(variant=None):
@@ -40,7 +42,7 @@ def unit(variant=None):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_use(dut, rate):
-    """Check that reads keep their word until the next read.
+    """Check random reads and writes: a read word stays at the output until the next read.
 
     An output register keeps its word while it is not enabled. A word being written is read as new
     in a transparent memory.

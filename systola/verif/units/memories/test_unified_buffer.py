@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the unified buffer with all five streams: data, priorities, cost of a conflict."""
+"""The test of the unified buffer with all five ports: data, priorities, cost of a conflict."""
 
 from collections import deque
 
@@ -20,7 +20,7 @@ CONFIGS = {
 LINES, BANKS, WIDTH = CONFIG.buffer_lines, 4, 8 * 5
 READERS = ("mxu", "operands", "dma_out")
 WRITERS = ("activate", "dma_in")
-"""Ports that write, in the order of their rank."""
+"""The ports that write, in the order of their rank."""
 
 
 def unit(variant=None):
@@ -28,7 +28,7 @@ def unit(variant=None):
 
 
 class Model(Bench):
-    """A bench of the unit and the lines that it should hold."""
+    """A bench of the unified buffer, with the lines that it should hold."""
 
     def __init__(self, dut):
         super().__init__(dut, unit())
@@ -37,9 +37,10 @@ class Model(Bench):
         self.reading = deque([{}] * BUFFER_LATENCY)
 
     async def step(self, pair=False, **wanted):
-        """Run one cycle: lines to read, (line, data) to write. Returns names of ports served.
+        """Run one cycle of reads and writes; return the names of the ports that were served.
 
-        With `pair` the port `operands` reads the line before its own, too.
+        `wanted` has a line for each port that reads, and a pair (line, data) for each port that
+        writes. With `pair` the port `operands` reads the line before its own, too.
         """
         inputs, address = {"operands__pair": pair} if self.pairs else {}, {}
         for name in READERS + WRITERS:
@@ -76,7 +77,7 @@ class Model(Bench):
         return served
 
     async def fill(self, random):
-        """Give every line a value."""
+        """Write random data to every line."""
         for line in range(LINES):
             assert await self.step(dma_in=(line, random.getrandbits(WIDTH))) == {"dma_in"}
 
@@ -84,7 +85,7 @@ class Model(Bench):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.6])
 async def random_use(dut, rate):
-    """Check any lines on all five ports; no port reads a line that is being written."""
+    """Check random lines on all five ports; no port reads a line that is being written."""
     bench = Model(dut)
     await bench.start()
     random = rng("unified_buffer", rate)
@@ -108,10 +109,10 @@ async def random_use(dut, rate):
 @cocotb.test
 @cocotb.parametrize(operands=range(BANKS), dma_out=range(BANKS))
 async def streams(dut, operands, dma_out):
-    """Check that streams that meet in a bank lose one cycle, once, to each of a higher rank.
+    """Check how many cycles streams of consecutive lines lose in conflicts of banks.
 
-    Other streams lose none. `operands` and `dma_out` are the banks by which these streams are ahead
-    of the MXU's.
+    Where it meets a stream of higher rank in a bank, a stream loses one cycle, once. Other streams
+    lose none. `operands` and `dma_out` are the banks by which these streams are ahead of the MXU's.
     """
     bench = Model(dut)
     await bench.start()
@@ -121,7 +122,7 @@ async def streams(dut, operands, dma_out):
     at |= {"activate": 48, "dma_in": 52 + dma_out}
     lost = dict.fromkeys(at, 0)
     for _ in range(8):
-        # The two writers overlap in lines, which does not matter: they are not read.
+        # The two writers overlap in lines, which does not matter, as these lines are not read.
         wanted = {
             name: line if name in READERS else (line, random.getrandbits(WIDTH))
             for name, line in at.items()

@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of the list of instructions under way, with the facts that interlocks see."""
+"""A model of a list of instructions under way, with the facts that interlocks see."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 SETTLED = 2
-"""Number of cycles after its push in which an `InFlight` does not yet know an entry."""
+"""The number of cycles after its push in which an `InFlight` does not yet know an entry."""
 
 
 @dataclass(eq=False)
 class Entry:
-    """An instruction that uses addresses `base` to `end` - 1; it is done below `reached`."""
+    """An instruction under way that uses addresses `base` to `end` - 1.
+
+    It no longer needs addresses below `reached`.
+    """
 
     number: int
     base: int
     end: int
     reached: int = 0
     rises: bool = False
-    """True if the entry begins at or after the end of the entry before."""
+    """Whether the entry begins at or after the end of the entry before."""
 
     def needs(self, address: int) -> bool:
         return max(self.base, self.reached) <= address < self.end
@@ -32,16 +35,18 @@ class Entries(list[Entry]):
         self.depth = depth
         self.bits = (depth - 1).bit_length()
         self.left = 0
-        """Number of entries that have left the list since the start."""
+        """The number of entries that have left the list since the start."""
         self.reached = 0
         self.last_end = 0
-        """End of the youngest entry, which may have left the list."""
+        """The end of the youngest entry, which may have left the list."""
         self.age = SETTLED
-        """Cycles since the youngest entry came; SETTLED stands for all larger numbers."""
+        """The number of cycles since the youngest entry came; SETTLED stands for all larger
+        numbers.
+        """
 
     @property
     def place(self) -> int:
-        """Place of the oldest entry in the ring."""
+        """The place of the oldest entry in the ring of places."""
         return self.left % (1 << self.bits)
 
     def advance(self, address: int) -> None:
@@ -53,7 +58,7 @@ class Entries(list[Entry]):
         return self.last_end <= entry.base
 
     def take(self, entry: Entry) -> None:
-        """Append an entry."""
+        """Append an entry to the list."""
         entry.rises = self.rises(entry)
         self.last_end = entry.end
         self.append(entry)
@@ -62,7 +67,7 @@ class Entries(list[Entry]):
             self.reached = 0
 
     def retire(self) -> None:
-        """Remove the oldest entry."""
+        """Remove the oldest entry from the list."""
         self.left += 1
         self.pop(0)
         if self and not self[0].rises:
@@ -78,16 +83,16 @@ class Entries(list[Entry]):
 
     @property
     def fresh(self) -> Entry | None:
-        """Return the youngest entry if it is not yet SETTLED, or else None."""
+        """The youngest entry if it is not yet SETTLED, or else None."""
         return self[-1] if self and self.age < SETTLED else None
 
     @property
     def under_way(self) -> bool:
-        """Return whether the oldest entry may change. It must exist, and must not be fresh."""
+        """Whether the oldest entry may change: it must exist, and must not be fresh."""
         return bool(self) and self[0] is not self.fresh
 
     def shown(self, *, retires: bool) -> dict[str, int]:
-        """Return the `progress` that an `InFlight` shows in the next cycle; call it in each cycle.
+        """Return the `progress` that an `InFlight` shows for this list; call it in each cycle.
 
         An InFlight does not know how far a fresh entry has come.
         """
@@ -98,16 +103,17 @@ class Entries(list[Entry]):
         return progress
 
     def mask(self, awaits: set[int]) -> dict[str, int]:
-        """Return the `Awaited` of an instruction that waits for the entries with the numbers
-        `awaits`."""
+        """Return the mask (an `Awaited`) of an instruction that waits for some entries.
+
+        `awaits` has the numbers of these entries.
+        """
         hits = [i for i, entry in enumerate(self) if entry.number in awaits]
         if not hits:
             return {"pending": 0, "place": self.place, "run": 0}
         last = first = hits[-1]
         while first > hits[0] and self[first].rises:
             first -= 1
-        # A run never begins with an entry that is not waited for, but it may have one in its
-        # middle.
+        # A run never begins with an entry that is not waited for, but may have one in its middle.
         first = next(i for i in hits if i >= first)
         place = (self.left + last) % (1 << self.bits)
         return {"pending": 1, "place": place, "run": last - first}
@@ -123,6 +129,6 @@ class Entries(list[Entry]):
         return address is None or not (ahead <= mask["run"] and address < self.reached)
 
     def kept(self, mask: dict[str, int], retires: bool) -> dict[str, int]:
-        """Return `mask` as it is after the end of a cycle."""
+        """Return `mask` as it is after the end of a cycle, in which the oldest entry may leave."""
         leaves = retires and mask["place"] == self.place
         return {**mask, "pending": int(mask["pending"] and not leaves)}

@@ -19,7 +19,7 @@ def unit(variant=None):
 @cocotb.test
 @cocotb.parametrize(holds=[0, 3])
 async def delay(dut, holds):
-    """Check that cycles with `hold` do not count, and that inputs in them are lost."""
+    """Check that cycles with `hold` do not count, and that inputs in these cycles are lost."""
     bench = Bench(dut, unit())
     await bench.start()
     random, cycles = rng("delay"), CYCLES[chosen_variant()]
@@ -40,7 +40,7 @@ async def delay(dut, holds):
 
 @cocotb.test
 async def reset(dut):
-    """Check that a reset clears all values under way."""
+    """Check that a reset clears all values inside the delay line."""
     bench = Bench(dut, unit())
     await bench.start()
     await bench.cycle(input_valid=1)

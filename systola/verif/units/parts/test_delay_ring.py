@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the delay in a small memory: values come out exactly after the delay."""
+"""The test of the delay ring, a delay in a small memory: values come out after just the delay."""
 
 import cocotb
 import pytest
@@ -17,7 +17,7 @@ def unit(variant=None):
 
 @cocotb.test
 async def delay(dut):
-    """Check a value in every cycle, for several turns of the ring."""
+    """Check that a value comes out in every cycle, for several turns of the ring."""
     bench = Bench(dut, unit())
     await bench.start()
     random, cycles = rng("delay_ring"), CYCLES[chosen_variant()]

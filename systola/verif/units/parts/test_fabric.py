@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of Amaranth's platforms and the fabrics that they select."""
+"""The test of Amaranth's platforms and the fabrics that are chosen for them."""
 
 import pytest
 from amaranth.vendor import (
@@ -24,7 +24,7 @@ PLATFORMS = [
 
 
 def board(kind, **facts):
-    """Return a board without connectors."""
+    """Return an Amaranth platform for a device, a board without connectors."""
     named = {"package": "", "speed": "1", "resources": [], "connectors": [], **facts}
     return type("Board", (kind,), named)()
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of lists of instructions under way against a Python list, with comparisons."""
+"""The test of `InFlight`, a list of instructions under way, against a Python list.
+
+It also tests masks of entries and the comparison of regions.
+"""
 
 import cocotb
 import pytest
@@ -17,8 +20,9 @@ CYCLES = 3000
 
 
 class Watched(wiring.Component):
-    """A list, with a mask that holds `address` back, its pending state after the cycle, and a
-    comparison of two regions.
+    """A unit for tests with a list of instructions under way, a mask, a comparison of regions.
+
+    `holds`: the mask holds `address` back. `still`: it is pending after the cycle.
     """
 
     def __init__(self):
@@ -55,7 +59,7 @@ def unit():
 
 
 def check(bench, entries, retires):
-    """Check that the list shows `entries`, and nothing else."""
+    """Check that the list shows `entries`, and no others."""
     valid, full, empties, free = bench.gets("valid", "full", "empties", "free")
     assert valid == (1 << len(entries)) - 1
     assert full == (len(entries) == DEPTH)
@@ -90,7 +94,7 @@ async def random_use(dut, rate):
             advance = random.randint(max(entries[0].base, entries[0].reached), entries[0].end)
         awaits = {entry.number for entry in known if random.random() < 0.5}
         mask, address = entries.mask(awaits), random.randint(0, 50)
-        # Its base is often after the entry before.
+        # The new entry often begins at the end of the entry before.
         base = entries[-1].end if entries and random.random() < 0.5 else random.randint(0, 40)
         new = Entry(number, base, base + random.randint(1, 8))
         one, other = ((base, base + random.randint(1, 8)) for base in random.sample(range(20), 2))

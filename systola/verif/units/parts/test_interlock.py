@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the interlock against Python lists: order, nothing too early, nothing too late."""
+"""The test of the interlock against Python lists: items leave in order, in time, never early."""
 
 from collections import deque
 
@@ -15,7 +15,7 @@ from systola.verif.units.unit import Bench, rng, run_unit
 DEPTH = 4
 LISTS = ("filling", "draining", "summing")
 SPACE = 256
-"""First address of entries in `filling`, after the lines."""
+"""The first address of parameter entries in list `filling`; lines have the addresses below."""
 LAST = {"filling": 511, "draining": 63, "summing": 31}
 FLAGS = ("reads", "sums", "enters", "alone")
 ITEM = data.StructLayout({"number": 16, "line": 6, "row": 5, "entry": 4, **dict.fromkeys(FLAGS, 1)})
@@ -37,9 +37,9 @@ def unit():
 
 
 class Model(Bench):
-    """A bench of the unit and the lists that it watches.
+    """A bench of the interlock and the lists that it watches.
 
-    Its items have the numbers of the entries that they wait for.
+    Each item has the numbers of the entries that it waits for.
     """
 
     def __init__(self, dut, name):
@@ -54,12 +54,14 @@ class Model(Bench):
         self.left = []
 
     def push(self, name, low, high):
-        """Push an entry into a list; the masks of later items may name it."""
+        """Push an entry into list `name`; the masks of later items may name it."""
         self.lists[name].take(Entry(self.entries, low, high))
         self.entries += 1
 
     def checks(self, item):
-        """Return the list and the address of each check of an item, which may be unused."""
+        """Return the list and the address of each check of an item, and whether the item uses the
+        check.
+        """
         return [
             ("filling", item["line"], item["reads"]),
             ("draining", item["line"], item["reads"]),
@@ -69,7 +71,7 @@ class Model(Bench):
         ]
 
     def blocked(self, item):
-        """Return whether its masks hold an item back in this cycle."""
+        """Return whether an item's masks hold it back in this cycle."""
         return any(
             used and self.lists[name].holds(item["masks"][name], address)
             for name, address, used in self.checks(item)
@@ -84,10 +86,10 @@ class Model(Bench):
         )
 
     async def step(self, item=None, *, ready=True, retire=(), advance=None):
-        """Run one cycle that offers `item`, and return whether it was accepted.
+        """Run one cycle that offers `item`, or none; return whether it was accepted.
 
-        At its end, `retire` names the lists with an oldest entry that leaves. `advance` has the new
-        base of the oldest entry of lists.
+        At the end of the cycle, the oldest entry leaves each list named in `retire`. `advance` has
+        the new base of the oldest entry of some lists.
         """
         noise = self.random.getrandbits
         masks = {name: noise(5) for name in LISTS}
@@ -129,7 +131,7 @@ class Model(Bench):
         return bool(taken)
 
     def some(self):
-        """Return an item that waits for any of the entries."""
+        """Return a random item that waits for any of the present entries."""
         random = self.random
         numbers = [e.number for entries in self.lists.values() for e in entries]
         self.items += 1
@@ -149,7 +151,7 @@ class Model(Bench):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.6], lively=[0.05, 0.3])
 async def random_use(dut, rate, lively):
-    """Check items of any masks, lists that advance and retire, and stalls after the unit."""
+    """Check the interlock on items with any masks, while lists move and the output stalls."""
     bench = Model(dut, f"{rate} {lively}")
     await bench.start()
     random = bench.random

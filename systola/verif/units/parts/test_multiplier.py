@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The multiplier of each fabric against Python's product."""
+"""The test of the multiplier of each fabric, against Python's product."""
 
 import cocotb
 import pytest
@@ -14,7 +14,10 @@ VARIANTS = [
     f"{fabric.value} {shapes}" for shapes in SHAPES for fabric in (Fabric.GENERIC, Fabric.ECP5)
 ] + [f"ice40 {shapes}" for shapes in ("s16 s16", "u16 s16", "s9 u8", "u16 u16", "u18 s18")]
 VARIANTS += [f"{name} s16 s16 short" for name in ("generic", "ecp5", "ice40")]
-"""A fabric and the operands: signed or unsigned, and their bits; `short` without `pipeline`."""
+"""Each variant is a fabric and two operands: signed or unsigned, and their bits.
+
+With `short` the multiplier is without `pipeline`.
+"""
 
 
 def operands(variant):
@@ -30,9 +33,9 @@ def unit(variant=None):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.6])
 async def random_products(dut, rate):
-    """Check extreme and random operands; the product comes `latency` enabled cycles later.
+    """Check products of extreme and random operands.
 
-    It then stays.
+    A product comes `latency` enabled cycles later, and then stays.
     """
     latency = LATENCY - ("short" in chosen_variant())
     shapes = operands(chosen_variant())

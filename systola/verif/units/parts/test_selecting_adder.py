@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adder with a choice before it, on each fabric, against Python's integers."""
+"""The test of the adder that selects one of its operands bit by bit, on each fabric."""
 
 import cocotb
 import pytest
@@ -25,7 +25,7 @@ def unit(variant=None):
 
 @cocotb.test
 async def sums(dut):
-    """Check random operands, often with long carries."""
+    """Check sums of random operands, often with long carries, against Python's integers."""
     _, width, *subtracted = chosen_variant().split()
     width = int(width)
     random = rng("selecting_adder")

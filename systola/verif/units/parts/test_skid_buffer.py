@@ -22,7 +22,7 @@ def unit():
     (("offers", "takes"), [(1.0, 1.0), (1.0, 0.5), (0.5, 1.0), (0.6, 0.6), (1.0, 0.1)])
 )
 async def order_and_places(dut, offers, takes):
-    """Check that content is offered, oldest first, and two items come in before one leaves."""
+    """Check that the buffer offers its oldest item, and has room for two."""
     bench = Bench(dut, unit())
     random = rng("skid_buffer", f"{offers} {takes}")
     await bench.start()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The test of the walker against nested loops of Python: places, first and last iterations.
 
-No cycle may be lost.
+It also checks that no cycle is lost.
 """
 
 from itertools import product
@@ -33,17 +33,17 @@ def unit(variant=None):
 
 
 def line_space(layout):
-    """Return the modulus of lines."""
+    """Return the number of lines after which the walker's line numbers wrap around."""
     return 1 << layout.position["line"].width
 
 
 def beyond(layout, axis):
-    """Return the first coordinate that is no longer told apart from larger ones."""
+    """Return the first row or column that the walker need not distinguish from larger ones."""
     return 1 << layout.position[axis].width - 2
 
 
 def seen_at(layout, line, y, x):
-    """Return a place as a walker may show it.
+    """Return the place (line, y, x) as a walker may show it.
 
     The line is modulo its range; row and column are exact where they may lie in a map.
     """
@@ -55,7 +55,11 @@ def seen_at(layout, line, y, x):
 
 
 def places(layout, walk):
-    """Yield for each step of a walk (line, y, x), and (first, last) of each level from within."""
+    """Yield the place (line, y, x) of each step of a walk, and two flags for each level.
+
+    The flags are whether this is the level's first and its last iteration; the innermost level is
+    first.
+    """
     levels = layout.levels
     counts = [walk["count"][level.name] for level in reversed(levels)]
     for outermost_first in product(*map(range, counts)):
@@ -99,7 +103,7 @@ def some(random, layout):
 
 
 def check(bench, layout, place, ends):
-    """Check the outputs in one cycle of a walk."""
+    """Check all outputs of the walker in one cycle of a walk."""
     position, flags = place
     seen = bench.get("position")
     assert seen_at(layout, seen.line, seen.y, seen.x) == position
@@ -111,7 +115,7 @@ def check(bench, layout, place, ends):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_walks(dut, rate):
-    """Check walks in a row, with one cycle between; `walk` is noise while it is not valid."""
+    """Check the walker on walks one after the other; port `walk` is noise while not valid."""
     layout = WALKS[chosen_variant()]
     bench = Bench(dut, unit())
     await bench.start()
@@ -184,7 +188,10 @@ COUNTED = {
         Opcode.VECTOR: {"ox": "rows"},
     },
 }
-"""Operands that the levels count, from the comments of hdl/commands.py."""
+"""For each instruction, the operands that are counts of a walk's levels.
+
+They follow from the comments of hdl/commands.py.
+"""
 
 
 @pytest.mark.parametrize("variant", COUNTED)
@@ -194,7 +201,10 @@ def test_counts_hold_every_operand(variant):
 
 
 def check_counts(variant, config):
-    """Check all numbers that instructions may have, if their regions fit the memories."""
+    """Check that a walk's counts have enough bits for all numbers that instructions may have.
+
+    The regions of an instruction must fit the memories, which limits its numbers.
+    """
     memory = config.accumulator_rows if variant == "matrix" else config.buffer_lines
     layout = matrix_walk(config) if variant == "matrix" else vector_walk(config)
     bits = {level.name: level.count_bits for level in layout.levels}
@@ -204,7 +214,7 @@ def check_counts(variant, config):
             if operand == "k_tiles" and opcode == Opcode.MATRIX_MULTIPLY:
                 most = min(most, config.buffer_lines)
             elif operand not in ("k_tiles", "kernel_width", "kernel_height"):
-                most = min(most, memory)  # the memory of the results
+                most = min(most, memory)  # limited by the memory that takes the results
             assert most < 1 << bits[level], (opcode, operand)
 
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of cores at one memory port: owners of beats, bytes, and reads of weights."""
+"""The test of the unit that gives several cores one memory port: owners of beats, and bytes.
+
+Weights that all cores request must be read once.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ MEMORIES = {
 SIZE = 1 << 13
 BASE = 0x45_6789_A000
 WRONG = range(512, 768)
-"""Bytes that answer with an error."""
+"""The bytes of memory that answer with an error."""
 OKAY, SLVERR = 0, 2
 
 
@@ -33,13 +36,13 @@ def unit():
 
 
 class Memory:
-    """A memory that answers in order for each ID, and else in any order, word by word."""
+    """A memory that answers in order for each ID, and otherwise in any order, word by word."""
 
     def __init__(self, bench, random, width, pace):
         self._bench, self._random, self._width, self._pace = bench, random, width, pace
         self.data = bytearray(random.randbytes(SIZE))
         self.reads = []
-        """Address, words and ID of each burst."""
+        """The address, the number of words and the ID of each burst that was read."""
         self._asked = {}
         self._r = None
         self._addresses, self._words, self._answers, self._b = deque(), [], {}, None
@@ -105,7 +108,7 @@ class Memory:
 
 
 class Reader:
-    """A read port of a core that requests bursts, and checks their beats."""
+    """A model of a core's read port, which requests bursts, and checks their beats."""
 
     def __init__(self, bench, name, bus, bursts, random, pace):
         self._bench, self._name, self._bus, self._random, self._pace = (
@@ -155,7 +158,7 @@ class Reader:
 
 
 class Writer:
-    """A write port of a core: AW and W at any pace, either of them first."""
+    """A model of a core's write port: AW and W at any pace, either of them first."""
 
     def __init__(self, bench, name, bus, bursts, random, pace):
         self._bench, self._name, self._random, self._pace = bench, name, random, pace
@@ -202,7 +205,7 @@ class Writer:
 
 
 class Cores(Bench):
-    """A bench of the unit between cores and a memory."""
+    """A bench of the memory multiplexer between cores and a memory."""
 
     def __init__(self, dut, name, pace=1.0):
         super().__init__(dut, unit())
@@ -214,7 +217,7 @@ class Cores(Bench):
         self.now = 0
 
     def burst(self, low, high, bus):
-        """Return a random burst in [low, high), as address and beats."""
+        """Return a random burst in bytes [low, high), as its address and its number of beats."""
         beats = self.random.choice((1, 1, 2, 3, 8))
         return bus * self.random.randint(low // bus, high // bus - beats), beats
 
@@ -249,7 +252,7 @@ class Cores(Bench):
 @cocotb.test
 @cocotb.parametrize(pace=[1.0, 0.5, 0.1])
 async def everybody_at_once(dut, pace):
-    """Check ports that each have their own pace; each core writes in a page of its own."""
+    """Check reads and writes of all ports at once, at any pace; each core writes its own bytes."""
     bench = Cores(dut, f"all {pace}", pace)
     await bench.start()
     random = bench.random
@@ -275,7 +278,7 @@ async def everybody_at_once(dut, pace):
 
 @cocotb.test
 async def writes_may_fail(dut):
-    """Check that each core gets its burst's answer, in order."""
+    """Check that each core gets the answers of its write bursts in order, some with an error."""
     bench = Cores(dut, "errors", 0.7)
     await bench.start()
     for core in range(CORES):
@@ -286,7 +289,7 @@ async def writes_may_fail(dut):
 
 @cocotb.test
 async def nobody_is_in_the_way(dut):
-    """Check that a core without room for beats, and one without data, stop no other core."""
+    """Check that a core without room for beats, and a core without data, stop no other core."""
     bench = Cores(dut, "stuck")
     await bench.start()
     stuck = [bench.reads(port, 0, [(0, 8, 0)] * 9) for port in ("host_read", "weight_read")]
@@ -310,7 +313,10 @@ async def nobody_is_in_the_way(dut):
 
 @cocotb.test
 async def full_rate(dut):
-    """Check that one host port has a beat a cycle, in bursts of any size, and all ports a word."""
+    """Check the rates: one host port has a beat a cycle, and all ports together a word a cycle.
+
+    The bursts of the one port have any size.
+    """
     bench = Cores(dut, "rate")
     await bench.start()
     bench.reads("host_read", 0, [(32 * i, 8, 0) for i in range(20)])
@@ -327,13 +333,13 @@ async def full_rate(dut):
     await bench.finish()
     words = sum(beats for _, beats, _ in bench.memory.reads[count:])
     assert words == CORES * 32 * -(-32 // bench.width)
-    # 50 cycles: the latency in both directions, and the last beats
+    # 50 cycles are the latency in both directions, and the last beats
     assert bench.now <= max(words, 32 * 8) + 50
 
 
 @cocotb.test
 async def weights_are_read_once(dut):
-    """Check that weights are read once while cores request the same, each at its pace.
+    """Check that weights are read once while all cores request the same weights, each at its pace.
 
     If a core stays away, the others wait for it once. All meet again when they start together.
     """

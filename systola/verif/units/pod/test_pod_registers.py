@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of a pod's pages, registers and control, with cores that only have a status."""
+"""The test of a pod's pages of registers and its control, with cores that only have a status."""
 
 from __future__ import annotations
 
@@ -30,12 +30,16 @@ from systola.verif.units.unit import Bench, run_unit, variants
 
 CORES, SETTLE = 2, 10
 STANDS_IN = 7
-"""Value of CORES in the page of core 0, which has the registers of a pod here."""
+"""The value of register CORES in the page of core 0, where another pod's registers stand in."""
 PULSES = ("clear_links", "core_start", "finished", "faulted", "stop", "in_vain", "forget")
 
 
 class Rig(wiring.Component):
-    """A rig of the pages of a pod and of one core, with the signals to and from the cores."""
+    """A unit for tests that has the page router of a pod, the pod's registers and control, and a
+    core.
+
+    Registers of another pod stand in for the core's registers. Its ports have the cores' signals.
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -73,7 +77,7 @@ class Rig(wiring.Component):
 
 
 class Pod(Bench):
-    """A bench of the rig and its host, which records the pulses."""
+    """A bench of the pod's registers with a host, which records the pulses of the control."""
 
     def __init__(self, dut):
         super().__init__(dut, Rig())
@@ -88,7 +92,7 @@ class Pod(Bench):
         await self.host.write(PodRegister.IRQ_ENABLE, PodInterrupt.DONE | PodInterrupt.FAULT)
 
     async def _watch(self):
-        """Make cores busy in the cycle after their start."""
+        """Record pulses in every cycle, and make the cores busy in the cycle after their start."""
         while True:
             await RisingEdge(self.clock)
             self.seen += [name for name in PULSES if self.get(name)]
@@ -104,7 +108,7 @@ class Pod(Bench):
             await RisingEdge(self.clock)
 
     async def started(self):
-        """Start the pod, and wait until all cores are seen to be busy."""
+        """Start the pod, and wait until the cores are busy and the pod has seen it."""
         await self.host.write(PodRegister.CONTROL, Control.START)
         assert await self.host.read(PodRegister.STATUS) == Status.BUSY
         await self.idle(SETTLE + 12)
@@ -116,7 +120,9 @@ class Pod(Bench):
 
 @cocotb.test
 async def pages(dut):
-    """Check that each address reaches its page, and that addresses beyond have no register."""
+    """Check that each address reaches its page, and that addresses beyond the pages have no
+    register.
+    """
     pod = Pod(dut)
     await pod.begin()
     read = pod.host.read
@@ -132,12 +138,13 @@ async def pages(dut):
 
 @cocotb.test
 async def all_done(dut):
-    """Check DONE after the last core has ended, and again with the next programs."""
+    """Check that the pod is DONE after the last core has ended, also for a second program."""
     pod = Pod(dut)
     await pod.begin()
     for _ in range(2):
         await pod.started()
-        await pod.host.write(PodRegister.CONTROL, Control.START)  # ignored
+        # a START while the pod is busy is ignored
+        await pod.host.write(PodRegister.CONTROL, Control.START)
         pod.become(Status.DONE, Status.BUSY)
         await pod.idle(SETTLE + 12)
         assert await pod.host.read(PodRegister.STATUS) == Status.BUSY and not pod.seen
@@ -154,7 +161,10 @@ async def all_done(dut):
 @cocotb.test
 @cocotb.parametrize(cause=[Fault.LINK_TIMEOUT, Fault.OVERLAP])
 async def a_fault_stops_all(dut, cause):
-    """Check `stop` from a fault's report until no core is busy; its cause is a cycle later."""
+    """Check that a core's fault raises `stop` until no core is busy.
+
+    The fault's cause comes a cycle after its report.
+    """
     pod = Pod(dut)
     await pod.begin()
     await pod.started()
@@ -181,7 +191,7 @@ async def a_fault_stops_all(dut, cause):
 @cocotb.test
 @cocotb.parametrize(after=[*range(SETTLE + 3), 40])
 async def soft_reset(dut, after):
-    """Check a reset before, during and after the start of the cores: no core starts after it."""
+    """Check a soft reset before, during and after the cores' start: no core starts after it."""
     pod = Pod(dut)
     await pod.begin()
     await pod.host.write(PodRegister.CONTROL, Control.START)
@@ -197,7 +207,7 @@ async def soft_reset(dut, after):
 
 @cocotb.test
 async def the_interrupt_of_a_core(dut):
-    """Check that the interrupt of a core shows while it is high, if it is enabled."""
+    """Check that a core's interrupt shows while it is high, and interrupts if it is enabled."""
     pod = Pod(dut)
     await pod.begin()
     pod.set(cores_irq=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of bursts of transfers against a generator in plain Python, and the rules of AXI."""
+"""The test of the bursts of transfers, against a Python generator, and the rules of AXI."""
 
 import cocotb
 import pytest
@@ -10,7 +10,7 @@ from systola.verif.kit.checker import StreamRules
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
 VARIANTS = {"16x16": (16, 16, 32), "4x256": (4, 256, 8), "128x1": (128, 1, 128), "8x4": (8, 4, 0)}
-"""Bytes of the bus, longest burst in beats, and pitch."""
+"""For each variant: bytes of the bus, beats of the longest burst, and bytes between blocks."""
 PAGE = 4096
 TRANSFERS = 60
 
@@ -22,7 +22,7 @@ def unit(variant=None):
 
 
 def bursts(transfer, bus, longest, pitch):
-    """Yield address and beats of each burst."""
+    """Yield the address and the number of beats of each burst of a transfer."""
     for block in range(transfer["blocks"]):
         for row in range(transfer["rows"]):
             address = transfer["address"] + row * transfer["stride"] + block * pitch
@@ -35,7 +35,7 @@ def bursts(transfer, bus, longest, pitch):
 
 
 def some(random, bus):
-    """Return a transfer of any shape, mostly close to the end of a page."""
+    """Return a random transfer of any shape, mostly close to the end of a page."""
     page = random.choice((0, PAGE, random.randrange(1 << 20) * PAGE, (1 << 32) - 4 * PAGE))
     near = random.choice((0, PAGE - bus, PAGE - 2 * bus, random.randrange(PAGE // bus) * bus))
     return {
@@ -55,7 +55,7 @@ def random_transfers(name):
 
 
 class Planner(Bench):
-    """A bench of the unit with a queue of transfers; it collects bursts with their cycles."""
+    """A bench of the burst planner with a queue of transfers; it records bursts and cycles."""
 
     def __init__(self, dut, transfers):
         super().__init__(dut, unit())
@@ -66,7 +66,7 @@ class Planner(Bench):
         self._rules = StreamRules("burst")
 
     async def step(self, valid, take):
-        """Run one cycle, with the next transfer if `valid`."""
+        """Run one cycle; `valid` offers the next transfer, `take` takes a burst."""
         valid = bool(valid and self.transfers)
         if valid:
             self.set(transfer__payload=self.transfers[0])
@@ -85,7 +85,10 @@ class Planner(Bench):
 
 
 def expected(transfers):
-    """Yield all bursts, which must obey the rules, as (address, beats, last)."""
+    """Yield the expected bursts of all transfers, as (address, beats, last).
+
+    They must obey the rules of AXI.
+    """
     bus, longest, pitch = VARIANTS[chosen_variant()]
     for transfer in transfers:
         planned = list(bursts(transfer, bus, longest, pitch))
@@ -96,7 +99,7 @@ def expected(transfers):
 
 @cocotb.test
 async def one_burst_a_cycle(dut):
-    """Check that each cycle has its burst at full rate.
+    """Check that at full rate each cycle has its burst.
 
     Only the first burst of a transfer may take a cycle more, after a run of one burst.
     """
@@ -124,7 +127,7 @@ async def with_waits(dut):
     valid = False
     for _ in range(20 * len(wanted)):
         before = len(bench.transfers)
-        # A transfer that has been offered stays.
+        # A transfer that has been offered stays on offer until it is taken.
         valid = valid or random.random() < 0.5
         await bench.step(valid, random.random() < 0.5)
         valid = valid and len(bench.transfers) == before

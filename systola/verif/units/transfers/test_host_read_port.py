@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the shared read port: order, priorities, base address, `stop`, limits."""
+"""The test of the read port that data and fetches share.
+
+It covers order, priorities, base address, `stop`, and limits.
+"""
 
 import cocotb
 import numpy as np
@@ -26,7 +29,7 @@ def unit():
 
 
 class Port(Bench):
-    """A bench of the unit between two requesters and a memory."""
+    """A bench of the read port between its two requesters and a memory."""
 
     def __init__(self, dut, *, latency=0, stall=0.0, probability=0.0, name=""):
         super().__init__(dut, unit())
@@ -57,7 +60,10 @@ class Port(Bench):
         self.now = 0
 
     async def begin(self, *, stops=False):
-        """Reset the unit and check its streams, unless `stops`: then they may break off."""
+        """Reset the unit, and check its output streams from then on.
+
+        With `stops` the streams may break off, so they are not checked.
+        """
         await self.start()
         self.set(base=BASE)
         await self.cycle()
@@ -65,7 +71,7 @@ class Port(Bench):
             cocotb.start_soon(StreamChecker(self.dut, name).run(self.clock))
 
     async def step(self, **inputs):
-        """Run one cycle; record each AR that is accepted."""
+        """Run one cycle, and record each address that is accepted on AR."""
         await self.cycle(**inputs)
         if self.dut.bus__arvalid.value and self.dut.bus__arready.value:
             self.addresses.append((self.now, self.get("bus__arid"), self.get("bus__araddr")))
@@ -73,20 +79,20 @@ class Port(Bench):
         self.now += 1
 
     def some(self):
-        """Return a random burst, as (offset, beats)."""
+        """Return a random burst, as its offset and its number of beats."""
         beats = self.random.choice((1, 1, 2, 7, 16))
         page = self.random.randrange(4)
         return page * 4096 + self.random.randint(0, 512 - beats) * BUS, beats
 
     def ask(self, name, requests):
-        """Queue requests."""
+        """Queue requests, each a pair of offset and beats, for the requester `name`."""
         layout = ReadRequest()
         self.sources[name].put(
             to_bits(layout, {"offset": offset, "length": beats - 1}) for offset, beats in requests
         )
 
     def beats(self, requests):
-        """Return the beats that the requester should receive."""
+        """Return the beats that a requester should receive for its requests, as (data, error)."""
         found = []
         for offset, beats in requests:
             for start in range(offset, offset + beats * BUS, BUS):
@@ -96,7 +102,7 @@ class Port(Bench):
         return found
 
     async def received(self, name, count):
-        """Wait for beats, and return them as (data, error)."""
+        """Wait for the next `count` beats of requester `name`, and return them as (data, error)."""
         layout = ReadBeat(data_bytes=BUS)
         items = [from_bits(layout, raw) for raw in await self.sinks[name].receive_all(count)]
         return [(item.data, bool(item.error)) for item in items]
@@ -112,7 +118,7 @@ async def forever(bench):
     (("latency", "stall", "probability"), [(0, 0.0, 0.0), (20, 0.0, 0.0), (3, 0.3, 0.4)])
 )
 async def random_requests(dut, latency, stall, probability):
-    """Check that each requester gets its beats in order, with any activity of the other."""
+    """Check that each requester gets its beats in order, with any activity of the other one."""
     bench = Port(dut, latency=latency, stall=stall, probability=probability, name=f"{latency}")
     await bench.begin()
     cocotb.start_soon(forever(bench))
@@ -134,10 +140,10 @@ async def random_requests(dut, latency, stall, probability):
 @cocotb.test
 @cocotb.parametrize(urgent=[0, 1])
 async def priorities(dut, urgent):
-    """Check that data go first, or fetches if they are urgent.
+    """Check that requests for data go first, or fetches if they are urgent.
 
-    Data are one a cycle, and a cycle later on AR without a fetch before them. A fetch goes every
-    third cycle.
+    Data requests go one a cycle; without a fetch before them they are on AR a cycle later. A fetch
+    goes every third cycle.
     """
     bench = Port(dut, name=f"urgent {urgent}")
     await bench.begin()
@@ -157,7 +163,7 @@ async def priorities(dut, urgent):
     assert set(waits) == {1}
     assert bench.taken["fetch"].cycles == [cycle + offset for cycle in shown[FETCH]]
     if urgent:
-        # Two of three cycles are left to the data.
+        # Two of three cycles are left to requests for data.
         assert shown[FETCH] == list(range(shown[FETCH][0], shown[FETCH][0] + 30, 3))
         assert shown[DATA][-1] < shown[FETCH][-1]
     else:
@@ -167,7 +173,7 @@ async def priorities(dut, urgent):
 
 @cocotb.test
 async def limit(dut):
-    """Check that no more than 64 bursts are under way."""
+    """Check that no more than 64 read bursts are under way."""
     bench = Port(dut, latency=200, name="limit")
     await bench.begin()
     bench.ask("data", [(0, 1)] * 100)
@@ -180,7 +186,10 @@ async def limit(dut):
 
 @cocotb.test
 async def stop(dut):
-    """Check that no request goes out and no beat arrives; quiet after the last burst has ended."""
+    """Check that after `stop` no request goes out and no beat arrives.
+
+    The unit is quiet after the last burst has ended.
+    """
     bench = Port(dut, latency=15, stall=0.2, probability=0.3, name="stop")
     await bench.begin(stops=True)
     for _ in range(12):

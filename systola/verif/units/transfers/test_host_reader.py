@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of reads from host memory into buffer, parameters and tables, in plain Python."""
+"""The test of the host reader: reads from host memory into buffer, parameters and tables."""
 
 import itertools
 
@@ -28,7 +28,9 @@ def up(value, multiple):
 
 
 class Reader(Bench):
-    """A bench of the unit with a memory that answers in order, and a record of its writes."""
+    """A bench of the host reader with a memory that answers in order, and a record of all its
+    writes.
+    """
 
     def __init__(self, dut, name, *, ask=1.0, answer=1.0, write=1.0):
         super().__init__(dut, unit())
@@ -57,7 +59,9 @@ class Reader(Bench):
         self.now = 0
 
     def copy(self, *, host, buffer, rows, blocks, stride, tail, alternate=False):
-        """Make a Read_Host_Memory, perhaps Alternate: transfer, entry, and the writes of lines."""
+        """Make a Read_Host_Memory or its alternate: transfer, entry, region, and the expected
+        writes.
+        """
         pitch, longest = self.input_pitch, max(self.config.rows, self.config.cols)
         lines = {}
         for block, row in itertools.product(range(blocks), range(rows)):
@@ -77,7 +81,7 @@ class Reader(Bench):
             "stride": stride,
             "blocks": 1 if run >= blocks else blocks,
         }
-        # With `every`, `line` has no meaning.
+        # If `every` is set, `line` has no meaning.
         place = self.random.randint(buffer, end) if alternate else end - rows
         spacing = blocks if alternate else 0
         entry = {
@@ -87,7 +91,7 @@ class Reader(Bench):
         return transfer, entry, (buffer, end), [("buffer", n, lines[n]) for n in sorted(lines)]
 
     def parameters(self, *, host, parameter, count):
-        """Make a Load_Parameters."""
+        """Make a Load_Parameters: transfer, entry, region, and the expected writes."""
         writes = []
         for number in range(count * PLANES):
             start = host + number * self.output_pitch
@@ -99,7 +103,7 @@ class Reader(Bench):
         return transfer, {"kind": Kind.PARAMETERS}, (first, first + count), writes
 
     def table(self, *, host, table):
-        """Make a Load_Table."""
+        """Make a Load_Table: transfer, entry, region, and the expected writes."""
         data = self.memory[host : host + 256]
         writes = [("table", table * 256 + i, bytes([value])) for i, value in enumerate(data)]
         beats = 256 // self.bus
@@ -108,7 +112,7 @@ class Reader(Bench):
         return transfer, {"kind": Kind.TABLE}, (first, first + 1), writes
 
     def some(self):
-        """Make a random instruction."""
+        """Make a random copy or load: transfer, entry, region, and the expected writes."""
         random = self.random
         kind = random.choice(("copy", "copy", "copy", "parameters", "table"))
         host = random.randrange(PAGE // self.bus) * self.bus
@@ -132,7 +136,7 @@ class Reader(Bench):
         )
 
     def issue(self, instruction):
-        """Add an instruction to both queues, as the scoreboard does."""
+        """Put an instruction into both queues of the host reader, as the scoreboard does."""
         transfer, entry, (base, end), _ = instruction
         self.transfers.append(transfer)
         noise = {"line": 0, "every": self.random.getrandbits(2), "bytes": 1}
@@ -141,7 +145,10 @@ class Reader(Bench):
         self.under_way += 1
 
     async def step(self, blocked=False):
-        """Run one cycle of the unit's neighbours; a transfer that was not blocked once stays so."""
+        """Run one cycle of the unit's neighbours, and record the unit's outputs.
+
+        A transfer that was not blocked in one cycle stays so.
+        """
         ask, answer, write = (self.random.random() < rate for rate in self.rates)
         if self.transfers and not self.begun and not blocked:
             head = self.transfers[0]
@@ -216,7 +223,7 @@ class Reader(Bench):
                 break
             await self.step(self.random.random() > self.rates[0])
         assert not self.entries and not self.beats and not self.transfers and not self.wanted
-        # Tables have no part in the order: they do not wait for the buffer.
+        # Tables have no part in the order of writes: they do not wait for the buffer.
         expected = [write for i in instructions for write in i[3]]
         for tables in (False, True):
             seen, wanted = (
@@ -250,7 +257,7 @@ async def random_reads(dut, ask, answer, write):
 
 @cocotb.test
 async def full_rate(dut):
-    """Check a beat in every cycle, and one cycle lost between instructions."""
+    """Check that the unit takes a beat in every cycle, and loses one cycle between instructions."""
     bench = Reader(dut, "rate")
     await bench.start()
     pitch = bench.input_pitch
@@ -268,7 +275,7 @@ async def full_rate(dut):
 
 @cocotb.test
 async def parameters_and_tables_at_full_rate(dut):
-    """Check a beat a cycle into parameters, and a byte a cycle into tables."""
+    """Check the rates of loads: a beat a cycle into parameters, and a byte a cycle into tables."""
     bench = Reader(dut, "parameters")
     await bench.start()
     bench.issue(entries := bench.parameters(host=0, parameter=2, count=3))
@@ -291,7 +298,7 @@ async def parameters_and_tables_at_full_rate(dut):
 async def tails_of_rows(dut):
     """Check that alternate copies shorten the last line of each row.
 
-    They also follow copies that were cut off otherwise, and parameters.
+    They also follow copies that are shortened in another way, and parameters.
     """
     bench = Reader(dut, "tails")
     await bench.start()
@@ -311,7 +318,7 @@ async def tails_of_rows(dut):
 
 @cocotb.test
 async def errors(dut):
-    """Check that an error shows with its beat, and the copy goes on."""
+    """Check that a bus error is reported with its beat, and the copy goes on."""
     bench = Reader(dut, "errors", answer=0.7, write=0.6)
     await bench.start()
     instruction = bench.copy(host=0, buffer=0, rows=6, blocks=2, stride=2 * PAGE // 4, tail=1)

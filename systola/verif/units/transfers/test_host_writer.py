@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of writes to host memory: every byte, bus rules, rates, errors, and `stop`."""
+"""The test of the host writer: every byte in host memory, bus rules, rates, errors, and `stop`."""
 
 import types
 from collections import deque
@@ -33,7 +33,7 @@ def unit(variant=None):
 
 
 class WriteOnly:
-    """A `dut` with silent read channels, for a model that expects them."""
+    """A `dut` with silent read channels, for a memory model that expects them."""
 
     def __init__(self, dut):
         self._dut = dut
@@ -44,7 +44,7 @@ class WriteOnly:
 
 
 class Writer(Bench):
-    """A bench of the unit with a buffer of random lines before it and a memory after it."""
+    """A bench of the host writer with a buffer of random lines before it and a memory after it."""
 
     def __init__(self, dut, *, latency=0, stall=0.0, refuse=0.0, name=""):
         super().__init__(dut, unit())
@@ -89,7 +89,7 @@ class Writer(Bench):
                     self.awaits.add(number)
 
     def older(self):
-        """Return lists and masks in this cycle; with its end the oldest entries go on."""
+        """Return lists and masks for this cycle, and let the oldest entries advance at its end."""
         inputs = {"queue__masks": {}, "queue__progress": {}}
         for name, entries in self.lists.items():
             proceeds = bool(entries) and self.random.random() >= self.refuse
@@ -104,7 +104,9 @@ class Writer(Bench):
         return inputs
 
     def is_blocked(self, line):
-        """Return whether an older instruction still has to write a line, or does in this cycle."""
+        """Return whether an older instruction has yet to write a line, or writes it in this
+        cycle.
+        """
         return any(
             entry.number in self.awaits and entry.needs(line)
             for entries in self.lists.values()
@@ -112,7 +114,7 @@ class Writer(Bench):
         )
 
     async def step(self, **inputs):
-        """Run one cycle of buffer and memory; some reads are refused."""
+        """Run one cycle of buffer and memory, and check the unit's reads; some are refused."""
         ready = self.random.random() >= self.refuse
         inputs |= {"buffer__ready": ready, "base": BASE} | self.older()
         await self.cycle(**inputs, buffer__data=self.data.popleft())
@@ -138,7 +140,7 @@ class Writer(Bench):
         self.now += 1
 
     def command(self, *, host, buffer, rows, blocks, stride, tail, alternate=False):
-        """Return the command for a matrix, and the memory that it should leave."""
+        """Return the command for a matrix, and write the matrix into the expected memory."""
         bus, cols, pitch = self.config.host_bus_bytes, self.config.cols, self.pitch
         places = [(block, row) for block in range(blocks) for row in range(rows)]
         if alternate:
@@ -159,7 +161,7 @@ class Writer(Bench):
             "stride": stride,
             "blocks": 1 if run >= blocks else blocks,
         }
-        # With `every`, `line` has no meaning.
+        # If `every` is set, `line` has no meaning.
         end = buffer + lines
         place = self.random.randint(buffer, end) if alternate else end - rows
         return {
@@ -169,7 +171,7 @@ class Writer(Bench):
         }
 
     def some(self):
-        """Return a command for a random matrix."""
+        """Return the command for a random matrix, and write it into the expected memory."""
         random, bus, pitch = self.random, self.config.host_bus_bytes, self.pitch
         rows, blocks = random.choice((1, 2, 5, 9)), random.choice((1, 1, 2, 4))
         stride = random.choice((bus, pitch, blocks * pitch, blocks * pitch + bus, 50 * pitch))
@@ -222,7 +224,10 @@ async def random_matrices(dut, latency, stall, refuse):
 
 @cocotb.test
 async def full_rate(dut):
-    """Check a beat in every cycle from the eighth after the command: AW and W do not wait."""
+    """Check that a beat goes out in every cycle from the eighth after the command.
+
+    AW and W do not wait for each other.
+    """
     bench = Writer(dut, latency=20)
     await bench.start()
     pitch, beats = bench.pitch, 24 * bench.pitch // bench.config.host_bus_bytes
@@ -238,7 +243,7 @@ async def full_rate(dut):
 
 @cocotb.test
 async def blocked(dut):
-    """Check that nothing is announced while the whole command is held back."""
+    """Check that the unit announces no burst while the whole command is held back."""
     bench = Writer(dut)
     await bench.start()
     command = bench.some()
@@ -267,7 +272,7 @@ async def error_answers(dut):
 @cocotb.test
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def stop(dut, stall):
-    """Check that announced bursts end without enabled bytes, and no new bursts begin.
+    """Check that after `stop` announced bursts end without enabled bytes, and no new bursts begin.
 
     Offered beats do not change. The memory model checks the rules of the bus in each cycle.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiles out of the buffer: which lines are asked for, in which order, and when."""
+"""The test of the reader of weight tiles from the buffer: its lines, their order, and when."""
 
 import cocotb
 import pytest
@@ -21,7 +21,10 @@ def unit(variant=None):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def lines(dut, rate):
-    """Check all rows of a tile, or its even and then its odd lines, at most a row a cycle."""
+    """Check the lines of random tiles, at most a row a cycle.
+
+    A tile pair of int16 weights has its even lines first, then its odd lines.
+    """
     bench = Bench(dut, unit())
     await bench.start()
     config = CONFIGS[chosen_variant()]

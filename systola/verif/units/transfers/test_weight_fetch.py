@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the weight fetch against memory models: rows, rates, throttle, stalls, `stop`."""
+"""The test of the weight fetch with a memory model: rows, rates, throttle, stalls, `stop`."""
 
 import cocotb
 import numpy as np
@@ -26,7 +26,7 @@ def unit(variant=None):
 
 
 class Weights(Bench):
-    """A bench of the unit between a memory and an array that takes rows."""
+    """A bench of the weight fetch between a memory and an array that takes rows."""
 
     def __init__(self, dut, *, latency=0, stall=0.0, name=""):
         super().__init__(dut, unit())
@@ -59,14 +59,14 @@ class Weights(Bench):
         self.set(base=BASE)
 
     def ask(self, tile, count):
-        """Queue a Read_Weights."""
+        """Queue a Read_Weights of `count` tiles from tile `tile` on."""
         beats = count * self.config.rows * self.beats_a_row
         transfer = {"address": tile * self.tile_bytes, "beats": beats}
         self.commands.append({"pc": self.asked, "transfer": transfer})
         self.asked += 1
 
     def expected(self, tiles):
-        """Return the rows of tiles."""
+        """Return the expected rows of weights of these tiles."""
         pitch = self.beats_a_row * self.config.weight_bus_bytes
         return [
             self.model.data[start : start + self.config.cols].tobytes()
@@ -75,7 +75,7 @@ class Weights(Bench):
         ]
 
     async def step(self, take=False, **inputs):
-        """Run one cycle; take the oldest row, if `take` and there is one."""
+        """Run one cycle; with `take` the array takes the oldest row, if a row is present."""
         inputs["queue__valid"] = bool(self.commands)
         if self.commands:
             inputs["queue__command"] = self.commands[0]
@@ -98,7 +98,9 @@ class Weights(Bench):
         self.now += 1
 
     def _has_row(self):
-        """Return whether a row is valid in the present cycle: two cycles after its last beat."""
+        """Return whether a row is valid in the present cycle, which is two cycles after its last
+        beat.
+        """
         n = self.beats_a_row
         complete = sum(beat + 2 <= self.now for beat in self.beats[n - 1 :: n])
         return complete > self.taken
@@ -107,7 +109,7 @@ class Weights(Bench):
 @cocotb.test
 @cocotb.parametrize((("latency", "stall", "take"), [(0, 0.0, 1.0), (25, 0.0, 1.0), (3, 0.3, 0.3)]))
 async def random_tiles(dut, latency, stall, take):
-    """Check rows in order over several Read_Weights, at any pace of memory and array."""
+    """Check that rows come in order over several Read_Weights, at any pace of memory and array."""
     bench = Weights(dut, latency=latency, stall=stall, name=f"{latency}")
     await bench.start()
     tiles = []
@@ -143,7 +145,7 @@ async def one_after_the_other(dut):
 
 @cocotb.test
 async def rate(dut):
-    """Check a beat in every cycle, or exactly the fraction that the throttle allows."""
+    """Check that a beat comes in every cycle, or in exactly the share that the throttle allows."""
     bench = Weights(dut, latency=5, name="rate")
     await bench.start()
     bench.ask(0, TILES)
@@ -158,7 +160,7 @@ async def rate(dut):
 
 @cocotb.test
 async def fills_and_waits(dut):
-    """Check that the FIFO fills to the last row if no row is taken, and nothing is lost."""
+    """Check that the weight FIFO fills to the last row if no row is taken, and no row is lost."""
     bench = Weights(dut, name="fill")
     await bench.start()
     config = bench.config
@@ -174,7 +176,7 @@ async def fills_and_waits(dut):
 
 @cocotb.test
 async def limit(dut):
-    """Check that no more than 8 bursts are under way."""
+    """Check that no more than 8 read bursts are under way."""
     bench = Weights(dut, latency=100, name="limit")
     await bench.start()
     bench.ask(0, 40)
@@ -186,7 +188,9 @@ async def limit(dut):
 
 @cocotb.test
 async def errors(dut):
-    """Check errors of two beats of the second of three Read_Weights."""
+    """Check that bus errors are reported with their Read_Weights: two errors in the second of
+    three.
+    """
     bench = Weights(dut, name="errors")
     await bench.start()
     first = BASE + 7 * bench.tile_bytes
@@ -201,7 +205,10 @@ async def errors(dut):
 
 @cocotb.test
 async def stop(dut):
-    """Check that no new bursts begin; beats of the others are dropped, even with the FIFO full."""
+    """Check that no new burst begins after `stop`.
+
+    Beats of bursts under way are dropped, even with the FIFO full.
+    """
     bench = Weights(dut, latency=9, stall=0.2, name="stop")
     await bench.start()
     for _ in range(15):
@@ -209,7 +216,7 @@ async def stop(dut):
         for _ in range(bench.random.randint(1, 120)):
             await bench.step(stop=0)
         await bench.step(stop=1)
-        announced = bench.bursts + 2  # one may be waiting on AR, and one after it
+        announced = bench.bursts + 2  # one burst may be waiting on AR, and one after it
         for _ in range(1000):
             await bench.step()
             if bench.get("quiet"):
