@@ -79,8 +79,7 @@ def _session(
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     if any(node.op_type in _OPERANDS for node in model.graph.node):
-        # The option in the other branch is no way here: it leaves int8 activations without a
-        # kernel.
+        # With the option in the other branch, ONNX Runtime has no kernels for int8 activations.
         _make_weights_uint8(model.graph)
     else:
         options.add_session_config_entry("session.x64quantprecision", "1")

@@ -26,7 +26,7 @@ class Tensor:
 
     @property
     def quantisation(self) -> tuple[np.float32, int]:
-        """Scale and zero point of the codes."""
+        """Scale and zero point of the tensor's codes."""
         return self.scale, self.zero_point
 
 

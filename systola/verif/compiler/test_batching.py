@@ -264,7 +264,7 @@ def test_more_pixels_than_a_kernel_has_rows() -> None:
 
 
 def loops(content: bytes, config: Config, samples: int) -> list[int]:
-    """Return the counts of all loops in the program that a model is compiled to."""
+    """Return the number of passes of each loop in the program that a model is compiled to."""
     program = compile_operations(config, operations_of(network_of(content)), samples).image.program
     counts: list[int] = []
     for at in range(0, len(program), INSTRUCTION_BYTES):

@@ -27,7 +27,7 @@ from systola.verif.kit.seeds import random_seed
         ("base", 37, 12, 0.0),  # The last five cells are a block of their own.
         ("base", 32, 16, 10.0),
         ("small", 26, 18, 10.0),
-        ("small", 17, 7, 10.0),  # With these bits there is no tanh of the cells.
+        ("small", 17, 7, 10.0),  # LiteRT has no tanh for cells with 7 fraction bits.
     ],
 )
 def test_every_byte(machine: str, cells: int, cell_bits: int, clip: float) -> None:

@@ -33,7 +33,7 @@ def viewed(writer: OnnxWriter, view: str, numbers: str) -> str:
 
 
 def check(content: bytes, x: NDArray[Any]) -> None:
-    """Compare the golden model with ONNX Runtime, byte by byte."""
+    """Run a model on the golden model and in ONNX Runtime, and compare the results byte by byte."""
     run = api.compile(content, preset="small", batch=2).run(x, backend="iss")
     expected = interpret(content, x)
     assert run.y.shape == expected.shape

@@ -200,7 +200,7 @@ def test_short_text(model: CompiledModel, x: np.ndarray) -> None:
 )
 @pytest.mark.parametrize("kind", BACKENDS)
 def test_images(kind: str, change: dict[str, object], says: str, model: CompiledModel) -> None:
-    """Check that each kind of machine refuses an invalid image before it starts."""
+    """Check that each back end refuses an invalid image before its machine starts."""
     (stage,) = (each for each in model.compiled.stages if isinstance(each, DeviceStage))
     image = replace(stage.program.image, **change)
     with pytest.raises(ValueError, match=says):

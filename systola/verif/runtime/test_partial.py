@@ -282,7 +282,7 @@ def float_middle(rng: np.random.Generator) -> Case:
 def convolution(
     writer: OnnxWriter, rng: np.random.Generator, source: str, size: tuple[int, int]
 ) -> str:
-    """Add a Conv of 3 x 3 on codes; with its scales no sum is rounded in another way."""
+    """Add a 3 x 3 Conv on codes; its scales are such that all ways of rounding give equal sums."""
     source = writer.dequantise(writer.quantise(source, 0.031, 3, "int8"), 0.031, 3, "int8")
     weights = writer.constant(rng.integers(-127, 128, (*size, 3, 3), np.int8))
     numbers = writer.dequantise(weights, 0.017, 0, "int8")

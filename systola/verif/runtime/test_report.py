@@ -139,7 +139,7 @@ def test_single_pass_counts_from_the_start():
 
 
 def test_passes_of_a_loop():
-    """Check that all passes of a loop count but the first, and none if tags are missing."""
+    """Check that all passes of a loop are measured but the first, and none if tags are missing."""
     tags = [(10 * i + 1000, i % 2) for i in range(200)]
     measured = Measurements()
     measured.add(0, result(5000, tags))

@@ -270,7 +270,7 @@ def test_stream(make: Maker, machine: str) -> None:
     assert len(on_chip.programs) == (PHASES if isinstance(make, Spotter) else 1)
     state, backend = model.state(), GoldenBackend(model.config)
     assert np.array_equal(run_each(model, x, backend, state)[0], expected)
-    # One program loads the variables before the first sample, and none runs between samples.
+    # One program loads all variables before the first sample, and none runs between samples.
     assert backend.programs == len(x) + 1
     program = on_chip.programs[-1]
     assert (len(program.inputs), len(program.outputs)) == (1, 1)

@@ -47,8 +47,8 @@ def fitted(samples: int = 40, batch: int = 16, *, optimizer: Any = None, **how: 
             [Input((8, 8, 2)), Conv2D(4, 3), Flatten(), Dense(10)],
             2 * 36 * 9 * 2 * 4 + 3 * 144 * 10,
         ),
-        # An LSTM has four gates of 5 units and 7 steps. A gate takes the 3 numbers of a word, and
-        # the state.
+        # An LSTM has four gates, each of 5 units, and 7 steps. A gate takes the 3 numbers of a
+        # word, and the state.
         ([Input((7,)), Embedding(20, 3), LSTM(5), Dense(2)], 3 * 7 * (3 + 5) * 20 + 3 * 5 * 2),
         # With numbers in place of words, no gradient of the LSTM's inputs is needed.
         ([Input((7, 3)), LSTM(5), Dense(2)], 7 * (2 * 3 + 3 * 5) * 20 + 3 * 5 * 2),
