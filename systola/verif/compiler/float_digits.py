@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A float classifier of handwritten digits, trained in numpy, in both formats."""
+"""A float32 classifier of handwritten digits, trained with numpy, as an ONNX and a .tflite file."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Numbers = NDArray[np.float64]
 
 @cache
 def digits() -> dict[str, NDArray[np.float32]]:
-    """Return x, y, x_test and y_test: 64 pixels from 0 to 1, and digits."""
+    """Return arrays x, y, x_test and y_test: images of 64 pixels from 0 to 1, and digits."""
     with np.load(str(files("systola.models") / "digits.npz")) as data:
         return {name: data[name].astype(np.float32) for name in data.files}
 
 
 @cache
 def trained() -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Return weights and bias of both layers, after STEPS of gradient descent on all samples."""
+    """Return weights and biases of both layers, after STEPS of gradient descent on all samples."""
     rng = np.random.default_rng(1)
     x, wanted = digits()["x"].astype(np.float64), np.eye(CLASSES)[digits()["y"].astype(int)]
     w1, b1 = rng.standard_normal((x.shape[1], HIDDEN)) / 8, np.zeros(HIDDEN)
@@ -43,7 +43,7 @@ def trained() -> tuple[Numbers, Numbers, Numbers, Numbers]:
 
 
 def as_onnx() -> bytes:
-    """Return the network as an ONNX file."""
+    """Return the trained classifier as the content of an ONNX file."""
     net = OnnxWriter()
     w1, b1, w2, b2 = (net.constant(each.astype(np.float32)) for each in trained())
     hidden = net.node("Relu", net.node("Gemm", net.input(("batch", 64), "float32"), w1, b1))
@@ -51,7 +51,7 @@ def as_onnx() -> bytes:
 
 
 def as_tflite() -> bytes:
-    """Return the network as a .tflite file."""
+    """Return the trained classifier as the content of a .tflite file."""
     net = ModelWriter()
     x = source = net.tensor((1, 64), "float32", signature=(-1, 64))
     w1, b1, w2, b2 = trained()

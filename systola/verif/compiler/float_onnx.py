@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small float32 networks in ONNX, and their forms from ONNX Runtime's quantiser."""
+"""Small float32 networks in ONNX, and the quantised networks that ONNX Runtime makes of them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from systola.verif.compiler.onnx_writer import OPSET, OnnxWriter
 
 WORDS = 50
-"""Number of rows of the embedding."""
+"""Number of words that the embedding of the network `words` has a row for."""
 
 Build = Callable[["FloatNetwork"], tuple[str, tuple[int | str, ...]]]
 
 
 class FloatNetwork(OnnxWriter):
-    """A writer of a float32 network with random weights."""
+    """A writer of a float32 ONNX network, with layers that have random weights."""
 
     def __init__(self, rng: np.random.Generator, opset: int = OPSET) -> None:
         super().__init__(opset)
         self.rng = rng
 
     def weights(self, *shape: int) -> str:
-        """Add random weights that give results about as large as the inputs; return their name."""
+        """Add random weights that keep results about as large as inputs; return their name."""
         inputs = int(np.prod(shape[1:])) if len(shape) > 2 else shape[0]
         scale = 1.5 / np.sqrt(inputs)
         return self.constant((scale * self.rng.standard_normal(shape)).astype(np.float32))
@@ -46,7 +46,7 @@ class FloatNetwork(OnnxWriter):
 
 
 def lenet(net: FloatNetwork) -> tuple[str, tuple[int | str, ...]]:
-    """Add convolutions, average pools, tanh, and a softmax."""
+    """Add a network like LeNet: convolutions, average pooling, tanh, and a softmax."""
     x = net.input(("batch", 1, 16, 16), "float32")
     x = net.node("Tanh", net.conv(x, (6, 1, 5, 5), pads=[2, 2, 2, 2]))
     x = net.node("AveragePool", x, kernel_shape=[3, 3], strides=[2, 2])
@@ -58,7 +58,10 @@ def lenet(net: FloatNetwork) -> tuple[str, tuple[int | str, ...]]:
 
 
 def residual(net: FloatNetwork) -> tuple[str, tuple[int | str, ...]]:
-    """Add a residual block, one with a stride and a projection beside it, and a global mean."""
+    """Add a network with two residual blocks and a global mean.
+
+    The second block has a stride, and a convolution of 1 x 1 in its shortcut.
+    """
     x = net.input((1, 3, 12, 12), "float32")
     x = net.node("Relu", net.conv(x, (8, 3, 3, 3), pads=[1, 1, 1, 1]))
     y = net.node("Relu", net.conv(x, (8, 8, 3, 3), pads=[1, 1, 1, 1]))
@@ -72,7 +75,10 @@ def residual(net: FloatNetwork) -> tuple[str, tuple[int | str, ...]]:
 
 
 def inverted(net: FloatNetwork) -> tuple[str, tuple[int | str, ...]]:
-    """Add depthwise-separable convolutions with ReLU6 as Clip, and a squeeze."""
+    """Add a network of depthwise-separable convolutions, with a gate for each channel.
+
+    It has ReLU6 in the form of Clip. The gates are made from the means of the channels.
+    """
     low, high = (net.constant(np.float32(bound)) for bound in (0, 6))
     x = net.input((1, 4, 10, 10), "float32")
     x = net.node("Clip", net.conv(x, (12, 4, 1, 1)), low, high)
@@ -88,7 +94,7 @@ def inverted(net: FloatNetwork) -> tuple[str, tuple[int | str, ...]]:
 
 
 def branches(net: FloatNetwork) -> tuple[str, tuple[int | str, ...]]:
-    """Add parts of the channels that go different ways, and come together again."""
+    """Add a network that sends the halves of the channels through two operators, and joins them."""
     x = net.input((1, 2, 9, 7), "float32")
     x = net.node("Relu", net.conv(x, (32, 2, 3, 3), auto_pad="SAME_UPPER"))
     halves = net.constant(np.array([16, 16], np.int64))
@@ -103,7 +109,7 @@ def branches(net: FloatNetwork) -> tuple[str, tuple[int | str, ...]]:
 
 
 def sequence(net: FloatNetwork) -> tuple[str, tuple[int | str, ...]]:
-    """Add convolutions along one dimension."""
+    """Add a network of convolutions along one dimension."""
     x = net.input((1, 3, 40), "float32")
     x = net.node("Relu", net.conv(x, (16, 3, 5), strides=[2], pads=[2, 2]))
     x = net.node("MaxPool", x, kernel_shape=[2], strides=[2])
@@ -114,7 +120,7 @@ def sequence(net: FloatNetwork) -> tuple[str, tuple[int | str, ...]]:
 
 
 def words(net: FloatNetwork) -> tuple[str, tuple[int | str, ...]]:
-    """Add an embedding of whole numbers, and a reshape by a shape that is read at run time."""
+    """Add a network with an embedding of words, and a reshape by a shape read at run time."""
     x = net.input((1, 12), "int64")
     x = net.node("Gather", net.weights(WORDS, 16), x)
     x = net.node("HardSwish", net.node("MatMul", x, net.weights(16, 16)))
@@ -176,13 +182,19 @@ FORMS: dict[str, dict[str, Any]] = {
         "weight_type": QuantType.QInt8,
     },
 }
-"""Ways to quantise; with uint8 activations, processors without VNNI need weights of 7 bits."""
+"""Settings of ONNX Runtime's quantiser.
+
+With uint8 activations, processors without VNNI need weights of 7 bits.
+"""
 
 
 def quantised(
     rng: np.random.Generator, network: str, form: str, samples: int
 ) -> tuple[bytes, NDArray[Any]]:
-    """Return a quantised network as the content of a file, and samples for it."""
+    """Return a network, quantised in one of FORMS, as the content of a file, and its samples.
+
+    `network` is a name in NETWORKS.
+    """
     net = FloatNetwork(rng)
     name, shape = NETWORKS[network](net)
     model = onnx.load_from_string(net.content((name, "float32", shape)))
@@ -199,7 +211,7 @@ def quantised(
 
 
 class _Reader(CalibrationDataReader):
-    """A reader of samples for the calibration."""
+    """A reader that hands the quantiser the samples for its calibration."""
 
     def __init__(self, name: str, x: NDArray[Any]) -> None:
         self._samples: Iterator[dict[str, NDArray[Any]]] = ({name: each} for each in x)

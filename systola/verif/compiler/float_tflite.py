@@ -12,9 +12,10 @@ NO_ACTIVATION = schema.ActivationFunctionType.NONE
 
 
 def classifier(rng: np.random.Generator, *, after: bool = False) -> bytes:
-    """Return a convolution, a pool and a dense layer for 8x8 pixels; ten classes.
+    """Return a network of a convolution, a pooling and a dense layer, for images of 8x8 pixels.
 
-    The batch is left open. The file has no signature; `after` puts weights after the flatbuffer.
+    It has ten classes. The number of samples is left open. The file has no signature. With `after`
+    the weights come after the flatbuffer.
     """
     net = ModelWriter()
     x = _calculated(net, 8, 8, 1)
@@ -42,7 +43,10 @@ def classifier(rng: np.random.Generator, *, after: bool = False) -> bytes:
 
 
 def weights_of_float16(rng: np.random.Generator) -> bytes:
-    """Return a dense layer with weights that DEQUANTIZE makes of float16, as converters do."""
+    """Return a network of a dense layer that stores its weights in float16, as converters write it.
+
+    A DEQUANTIZE makes float32 of the weights.
+    """
     net = ModelWriter()
     x, y = _calculated(net, 40), _calculated(net, 30)
     weights = rng.standard_normal((30, 40)).astype(np.float16)
@@ -53,7 +57,11 @@ def weights_of_float16(rng: np.random.Generator) -> bytes:
 
 
 def weights_of_int8(rng: np.random.Generator) -> bytes:
-    """Return two dense layers on float32 with weights of int8, one of them after DEQUANTIZE."""
+    """Return a network of two dense layers on float32 that have weights of 8 bits.
+
+    The first layer takes int8 weights as they are. The second layer has uint8 weights and a
+    DEQUANTIZE.
+    """
     net = ModelWriter()
     x, h, y = (_calculated(net, size) for size in (40, 30, 20))
     scales = rng.uniform(0.01, 0.03, 30).astype(np.float32)
@@ -67,7 +75,7 @@ def weights_of_int8(rng: np.random.Generator) -> bytes:
 
 
 def loop(rng: np.random.Generator) -> bytes:
-    """Return a dense layer, and a loop after it that adds another one twice."""
+    """Return a network of a dense layer, and a loop that adds another layer's result twice."""
     net = ModelWriter()
     net.begin_subgraph()
     i, value = net.tensor((), "int32"), net.tensor((1, 5), "float32")
@@ -90,7 +98,7 @@ def loop(rng: np.random.Generator) -> bytes:
 
 
 def filter_of_any_size(rng: np.random.Generator) -> bytes:
-    """Return a convolution that takes rows of any number; placeholders stand for their number."""
+    """Return a convolution for any number of samples and of rows; both are placeholders."""
     net = ModelWriter()
     x = net.tensor((1, 1, 8, 1), "float32", signature=(-1, -1, 8, 1))
     y = net.tensor((1, 1, 8, 4), "float32", signature=(-1, -1, 8, 4))
@@ -99,9 +107,9 @@ def filter_of_any_size(rng: np.random.Generator) -> bytes:
 
 
 def sum_of_two(rng: np.random.Generator, *, signed: bool = False) -> bytes:
-    """Return a dense layer of each of two inputs of 6 and 9 numbers, and their sum.
+    """Return a network that adds the results of two dense layers, for inputs of 6 and of 9 numbers.
 
-    `signed` gives the file a signature with other names than the tensors have.
+    With `signed` the file has a signature, which gives the tensors other names than their own.
     """
     net = ModelWriter()
     inputs = [_calculated(net, size) for size in (6, 9)]
@@ -113,24 +121,24 @@ def sum_of_two(rng: np.random.Generator, *, signed: bool = False) -> bytes:
         )
     result = _calculated(net, 5)
     if signed:
-        # The order differs from the order of the model's inputs.
+        # The signature has the inputs in another order than the model.
         net.sign("call", {"right": inputs[1], "left": inputs[0]}, {"sum": result})
     net.operator("ADD", parts, [result], fusedActivationFunction=RELU)
     return net.content(inputs, [result])
 
 
 def _calculated(net: ModelWriter, *sizes: int) -> int:
-    """Add a tensor of these sizes for each sample of an open batch; return its number."""
+    """Add a float32 tensor with `sizes` for each sample of an open batch; return its number."""
     return net.tensor((1, *sizes), "float32", signature=(-1, *sizes))
 
 
 def _weights(net: ModelWriter, rng: np.random.Generator, *sizes: int) -> int:
-    """Add random weights; return the number of their tensor."""
+    """Add a tensor of random float32 weights; return its number."""
     return net.tensor(sizes, "float32", data=rng.standard_normal(sizes).astype(np.float32))
 
 
 def _convolve(net: ModelWriter, rng: np.random.Generator, x: int, y: int) -> None:
-    """Add a convolution of 3x3 from one channel to four, with RELU."""
+    """Add a 3x3 convolution with a RELU, from tensor `x` of one channel to `y` of four channels."""
     net.operator(
         "CONV_2D",
         [x, _weights(net, rng, 4, 3, 3, 1), _weights(net, rng, 4)],

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls in processes of their own, which may crash, hang or eat memory without harm to the tests.
+"""Calls of functions in separate processes, which may crash or hang without harm to the tests.
 
 `Isolation` starts a process that forks once for each call. So a call costs some milliseconds, and
-never finds state that another call has left. The fork is not of the tests' own process, because
-this process may have threads.
+never finds state that another call has left. The tests' own process is not forked, because it may
+have threads.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from typing import Any, BinaryIO
 CPU_SECONDS = 60
 """Seconds of processor time after which a call is ended, however busy the machine is."""
 SECONDS = 1200
-"""Seconds after which a call is ended: it may wait for an event that never comes."""
+"""Seconds of real time after which a call is ended; it may wait for an event that never comes."""
 _LENGTH = struct.Struct("<q")
 
 Steps = Callable[..., Iterator[Any]]
-"""Type of a function of a module that yields the results it has found so far."""
+"""Type of a function that Isolation can call, a generator of results."""
 
 
 class Isolation:
-    """A context manager that ends its processes with itself."""
+    """A context manager that calls a function in separate processes, and ends them on exit."""
 
     def __init__(self, function: Steps) -> None:
         self._function = f"{function.__module__}:{function.__name__}"
@@ -47,12 +47,12 @@ class Isolation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        # The streams of the process are closed, so it ends.
+        # Leaving the block closes the streams of the process, so the process ends.
         with self._process:
             pass
 
     def call(self, *arguments: Any) -> tuple[list[Any], int]:
-        """Return all items that the function has yielded, and the wait status of its process."""
+        """Call the function in a new process; return all that it yields, and its wait status."""
         assert self._process.stdin is not None and self._process.stdout is not None
         _send(self._process.stdin, arguments)
         return _received(self._process.stdout)
@@ -65,7 +65,7 @@ def _send(stream: BinaryIO, item: Any) -> None:
 
 
 def _received(stream: BinaryIO) -> Any:
-    """Return the next item that _send has sent; raises EOFError if no item comes."""
+    """Return the next item that `_send` has written; raise EOFError if no item comes."""
     head = stream.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         raise EOFError
@@ -77,8 +77,8 @@ def _received(stream: BinaryIO) -> Any:
 
 
 def _serve(function: Steps) -> None:
-    """Answer calls from standard input on standard output, each from a fork."""
-    # The output of libraries to the two streams must not get between the answers.
+    """Read calls from standard input, and make each in a forked process; write all results."""
+    # Output of libraries on stdout and stderr must not get between the results that are sent.
     answers = os.fdopen(os.dup(1), "wb")
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)

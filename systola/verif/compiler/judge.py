@@ -32,28 +32,28 @@ from systola.runtime.compiled_model import CompiledModel, compile_model
 from systola.runtime.execute import HostError
 from systola.verif.compiler.onnx_session import run_samples
 
-# Some modules are otherwise imported only during a compilation. To load them would take longer than
-# most compilations. They are imported here, so that each fork has them.
+# Some modules are otherwise imported only during a compilation, which would take each fork longer
+# than most compilations. They are imported here, so that each fork has them.
 for name in ("systola.timing.estimate", "onnx", "google.protobuf.message"):
     import_module(name)
 
 CPU_SECONDS = 60
-"""Seconds of processor time for compiling."""
+"""Seconds of processor time that the compilation of a model file may take."""
 MEMORY = 1 << 31
-"""Bytes of memory for compiling, in addition to the memory that the process has at the start."""
+"""Bytes of memory that a compilation may take, in addition to the process's memory before."""
 MOST_WORK = 40_000_000
-"""Largest number of multiply-accumulates, inputs and outputs of a model that is run."""
+"""Largest number of multiply-accumulates, inputs and outputs with which a model is run."""
 SAMPLES = 2
 PARTIAL = 8
-"""One model in this number of models may be cut into pieces.
+"""One model in this number of models is compiled in a way that may cut it into pieces.
 
-A cut takes a second, since interpreters start processes.
+A model in pieces takes a second, since it starts processes for interpreters.
 """
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A verdict on a model file."""
+    """A verdict on the compiler's treatment of a model file."""
 
     kind: str
     """Kind of verdict: 'refused', 'equal', 'unconfirmed', 'too large', 'near' or 'wrong'.
@@ -62,7 +62,7 @@ class Verdict:
     model that is 'too large' is not run. Results that are 'near' are not meant to be exact.
     """
     text: str = ""
-    """Error for 'wrong', message for 'refused', and the interpreter's message for others."""
+    """The error for kind 'wrong', the message for 'refused', else the interpreter's message."""
 
 
 class _TooLong(BaseException):
@@ -70,9 +70,9 @@ class _TooLong(BaseException):
 
 
 def verdicts(content: bytes, preset: str, seed: int) -> Iterator[Verdict]:
-    """Yield verdicts on a model file; only the last verdict counts.
+    """Yield verdicts on the compiler's treatment of a model file; only the last verdict counts.
 
-    The interpreter may end the process after the first verdict.
+    The interpreter may crash and end the process, and then the first verdict counts.
     """
     warnings.simplefilter("error")
     try:
@@ -95,7 +95,8 @@ def verdicts(content: bytes, preset: str, seed: int) -> Iterator[Verdict]:
     rng = np.random.default_rng(seed)
     x = [_samples(rng, value.dtype, (SAMPLES, *value.shape)) for value in model.inputs]
     try:
-        # A model that comes back from a file must equal the model that was stored.
+        # A model that is loaded from a file must give the same results as the model before it was
+        # stored.
         model = api.load(stored) if rng.integers(4) == 0 else model
         y = model.run(*x, backend="iss").outputs
     except HostError as error:
@@ -115,7 +116,7 @@ def verdicts(content: bytes, preset: str, seed: int) -> Iterator[Verdict]:
 
 
 class _Limits:
-    """Limits to time and memory, as a context manager."""
+    """A context manager that limits the processor time and the memory of its block."""
 
     def __enter__(self) -> None:
         signal.signal(signal.SIGPROF, _stop)
@@ -155,19 +156,19 @@ def _is_exact(model: CompiledModel) -> bool:
 
 
 def _samples(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return random values; some of int8 are at the ends of the range."""
+    """Return random values for an input; a tenth of int8 values are at the ends of the range."""
     if dtype == "float32":
         return rng.normal(0, 10 ** rng.uniform(-2, 1.5), shape).astype(dtype)
     if dtype == "int8":
         values = rng.integers(-128, 128, shape)
         ends = rng.choice([-128, 127], shape)
         return np.where(rng.random(shape) < 0.1, ends, values).astype(dtype)
-    # The values are numbers of rows in a table.
+    # Whole numbers are inputs of an embedding: they are numbers of rows in its table.
     return rng.integers(0, 4, shape).astype(dtype)
 
 
 def _interpreted(content: bytes, x: list[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Return the outputs of LiteRT, samples x shape; raises the errors of the interpreter."""
+    """Return LiteRT's outputs for all samples, or raise the errors of the interpreter."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         interpreter = Interpreter(
@@ -190,9 +191,10 @@ def _interpreted(content: bytes, x: list[NDArray[Any]]) -> list[NDArray[Any]]:
 def _onnx_comparison(
     content: bytes, x: list[NDArray[Any]], y: tuple[NDArray[Any], ...], *, exact: bool
 ) -> Verdict:
-    """Compare with ONNX Runtime in two ways: with its optimisations and without them.
+    """Compare results with ONNX Runtime's results, with its optimisations and without them.
 
-    Its optimisations turn parts of the model into QLinear operators. One equal result is enough.
+    The optimisations turn parts of the model into QLinear operators. It is enough if the results
+    are equal in one of the two ways.
     """
     verdict = Verdict("equal")
     for optimised in (True, False):

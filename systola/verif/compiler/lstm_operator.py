@@ -23,20 +23,21 @@ def add_lstm(
     time_major: bool = False,
     **changes: object,
 ) -> int:
-    """Add an LSTM of steps, inputs and cells; return the tensor of its result, of any scale.
+    """Add a random LSTM with `sizes` (steps, inputs, cells); return the tensor of its result.
 
-    Cells have `cell_bits` fractional bits. `changes` make the LSTM an unusual one.
+    The state of a cell has `cell_bits` fractional bits. `changes` make the LSTM an unusual LSTM.
     """
     steps, inputs, cells = sizes
     (hidden_scale, hidden_zero_point), inner, outer = (
         (float(np.float32(rng.uniform(0.003, 0.02))), int(rng.integers(-20, 21))) for _ in range(3)
     )
     shape = (steps, sequences, cells) if time_major else (sequences, steps, cells)
-    # The scales of the state, of its input and of the result are not always the same.
+    # The state, its input in the operator's intermediates, and the result may have different
+    # scales.
     result = writer.tensor(shape, "int8", *([] if changes.get("no_scale") else outer))
 
     def weights(k: int, scale: float) -> int:
-        # With this scale the arguments of gates spread over about -4 to 4.
+        # With this scale of the weights the arguments of the gates spread over about -4 to 4.
         weight_scale = float(np.float32(rng.uniform(2, 6) / (5500 * scale * np.sqrt(k))))
         values = rng.integers(-127, 128, (cells, k), dtype=np.int8)
         return writer.tensor((cells, k), "int8", weight_scale, data=values)

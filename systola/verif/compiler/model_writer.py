@@ -12,7 +12,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from numpy.typing import NDArray
 
 VERSIONS = {"FULLY_CONNECTED": 4, "TRANSPOSE_CONV": 3}
-"""Versions of operators; operators that are not listed have the first version."""
+"""Version of each kind of operator; kinds that are not listed have version 1."""
 OPTIONS = {
     "ADD": "AddOptions",
     "ARG_MAX": "ArgMaxOptions",
@@ -54,11 +54,11 @@ OPTIONS = {
     "VAR_HANDLE": "VarHandleOptions",
     "WHILE": "WhileOptions",
 }
-"""Classes of the options, for the kinds of operators that have options."""
+"""Class of the schema for the options of each kind of operator that has options."""
 
 
 class ModelWriter:
-    """A writer of a model of one subgraph; tensors and operators are added in execution order."""
+    """A writer of a TensorFlow Lite model; operators are added in the order of their execution."""
 
     def __init__(self) -> None:
         self._graph = schema.SubGraphT()
@@ -82,8 +82,8 @@ class ModelWriter:
     ) -> int:
         """Add a tensor and return its number; `scale` is None, a number, or an array for channels.
 
-        With `zero_point` None a tensor that has scales has no zero points, which is an error.
-        `signature` is the shape with -1 for the sizes in `shape` that are placeholders.
+        If `zero_point` is None, a tensor with scales lacks its zero points, which is an error.
+        `signature` is the shape with -1 for each size that is only a placeholder in `shape`.
         """
         tensor = schema.TensorT()
         tensor.shape, tensor.type = list(shape), getattr(schema.TensorType, dtype.upper())
@@ -106,7 +106,7 @@ class ModelWriter:
         return len(self._graph.tensors) - 1
 
     def quantization(self, tensor: int) -> tuple[float, int]:
-        """Return the scale and zero point of a tensor that has one of each."""
+        """Return the scale and the zero point of a tensor that has a single pair of them."""
         parameters = self._graph.tensors[tensor].quantization
         return float(parameters.scale[0]), int(parameters.zeroPoint[0])
 
@@ -118,7 +118,7 @@ class ModelWriter:
         intermediates: list[int] | None = None,
         **options: Any,
     ) -> None:
-        """Add an operator with the options of its kind."""
+        """Add an operator of a kind; `options` are the fields of the options of this kind."""
         code = schema.OperatorCodeT()
         code.builtinCode = getattr(schema.BuiltinOperator, kind)
         code.deprecatedBuiltinCode = min(code.builtinCode, 127)
@@ -138,25 +138,25 @@ class ModelWriter:
     def custom_operator(
         self, name: str, inputs: list[int], outputs: list[int], options: bytes
     ) -> None:
-        """Add a custom operator; `options` are bytes of its own."""
+        """Add a custom operator with a name, and with its options as bytes."""
         self.operator("CUSTOM", inputs, outputs)
         self._model.operatorCodes[-1].customCode = name
         self._graph.operators[-1].customOptions = np.frombuffer(options, np.uint8)
 
     def variable(self, name: str) -> int:
-        """Add a VAR_HANDLE for the variable of that name; return its result."""
+        """Add a VAR_HANDLE for the variable with this name; return the tensor of its result."""
         handle = self.tensor((), "resource")
         self.operator("VAR_HANDLE", [], [handle], sharedName=name)
         return handle
 
     def begin_subgraph(self) -> None:
-        """Let further tensors and operators go to a new subgraph; its tensors count from 0."""
+        """Begin a new subgraph for further tensors, which are numbered from 0, and operators."""
         self._graph = schema.SubGraphT()
         self._graph.tensors, self._graph.operators = [], []
         self._model.subgraphs.append(self._graph)
 
     def end_subgraph(self, inputs: list[int], outputs: list[int]) -> None:
-        """End a subgraph, and go on with the first one."""
+        """End the present subgraph, and add further tensors and operators to the first subgraph."""
         self._graph.inputs, self._graph.outputs = inputs, outputs
         self._graph = self._model.subgraphs[0]
 
@@ -169,7 +169,7 @@ class ModelWriter:
         weight_scale: Any,
         activation: str = "NONE",
     ) -> None:
-        """Add a FULLY_CONNECTED with weights N x K."""
+        """Add a FULLY_CONNECTED; its weights have a row for each result."""
         self.weighted(
             "FULLY_CONNECTED",
             source,
@@ -193,10 +193,11 @@ class ModelWriter:
         axis: int,
         **options: Any,
     ) -> None:
-        """Add an operator with a bias, and with weights that have their channels along `axis`."""
+        """Add an operator with a bias, and with weights that count their channels along `axis`."""
         inputs = [source, self.tensor(weights.shape, "int8", weight_scale, data=weights, axis=axis)]
         if bias is not None:
-            # The other scales imply the scale of the bias, and the interpreter checks it.
+            # The scale of the bias follows from the scales of the source and the weights. The
+            # interpreter checks it.
             source_scale = self._graph.tensors[source].quantization.scale[0]
             scale = source_scale * np.asarray(weight_scale, np.float32)
             inputs.append(self.tensor(bias.shape, "int32", scale, data=bias))
@@ -210,7 +211,7 @@ class ModelWriter:
         return bytes(builder.Output())
 
     def sign(self, key: str, inputs: dict[str, int], outputs: dict[str, int]) -> None:
-        """Add a signature, which has names of its own for inputs and outputs."""
+        """Add a signature: names for the inputs and outputs besides the names of their tensors."""
         signature = schema.SignatureDefT()
         signature.signatureKey, signature.subgraphIndex = key, 0
         signature.inputs, signature.outputs = [], []
@@ -222,7 +223,7 @@ class ModelWriter:
         self._model.signatureDefs = [signature]
 
     def content_with_weights_behind(self, inputs: list[int], outputs: list[int]) -> bytes:
-        """Return the file with the buffers after the flatbuffer, as models of 256 KiB are stored.
+        """Return the model as a file with its weights after the flatbuffer, as large models have.
 
         ai-edge-quantizer and the converter for models over 2 GB write files in this form.
         """
@@ -240,7 +241,10 @@ class ModelWriter:
 
 
 def interpret(model: bytes, *inputs: NDArray[Any]) -> NDArray[Any]:
-    """Return the reference kernels' outputs for samples of each input, of the model's shape."""
+    """Return the output of the interpreter's reference kernels for samples of each input.
+
+    Samples have the shape of the model's input.
+    """
     interpreter = Interpreter(
         model_content=model, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
     )
@@ -249,7 +253,7 @@ def interpret(model: bytes, *inputs: NDArray[Any]) -> NDArray[Any]:
     result = interpreter.get_output_details()[0]["index"]
     outputs = []
     for sample in zip(*inputs, strict=True):
-        # The state of an LSTM would go on from sample to sample.
+        # Without a reset, the state of an LSTM would go on from sample to sample.
         interpreter.reset_all_variables()
         for source, value in zip(sources, sample, strict=True):
             interpreter.set_tensor(source, value)

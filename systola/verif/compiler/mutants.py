@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged files made of the stored models, each repeatable from a seed and a number."""
+"""Model files with random damage, each repeatable from a seed and a number."""
 
 from __future__ import annotations
 
@@ -21,27 +21,30 @@ from systola.verif.compiler.tflite_mutations import mutated_tflite
 
 FORMATS = (".onnx", ".tflite")
 LARGE = 100_000
-"""Smallest size in bytes of a model that counts as large, and takes long."""
+"""Size in bytes from which a stored model counts as large, as tests of it take long."""
 STRUCTURED = 0.7
-"""Share of the mutants that are well-formed files."""
+"""Share of the damaged files that still are well-formed files."""
 
 
 RANDOM = 0.4
-"""Share of the mutants of random networks, which have operators that stored models lack."""
+"""Share of the damaged files that are made of random networks instead of stored models.
+
+Random networks have operators that stored models lack.
+"""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A damaged file."""
+    """A damaged model file."""
 
     name: str
-    """Name of the model that it is made of, and a description of the damage."""
+    """Name of the model that was damaged, and a description of the damage."""
     content: bytes
 
 
 @cache
 def model_files(*, large: bool) -> tuple[str, ...]:
-    """Return the names of the stored models of all formats; without `large` only small ones."""
+    """Return the names of all stored models; without `large` only the names of small models."""
     folder = files("systola.models")
     names = sorted(each.name for each in folder.iterdir() if each.name.endswith(FORMATS))
     return tuple(name for name in names if large or len(model_file(name)) < LARGE)
@@ -49,12 +52,12 @@ def model_files(*, large: bool) -> tuple[str, ...]:
 
 @cache
 def model_file(name: str) -> bytes:
-    """Return the content of a stored model."""
+    """Return the content of the stored model with this name."""
     return (files("systola.models") / name).read_bytes()
 
 
 def make_mutant(names: Sequence[str], seed: int, number: int) -> Mutant:
-    """Return a damaged file, made of one of the models `names` or of a random one."""
+    """Return a damaged file, made of one of the stored models `names` or of a random network."""
     rng = Random(f"{seed} {number}")
     name, other = rng.choice(names), rng.choice(names)
     content = model_file(name)
@@ -69,7 +72,7 @@ def make_mutant(names: Sequence[str], seed: int, number: int) -> Mutant:
 
 
 def _random_model(rng: Random) -> tuple[str, bytes]:
-    """Return a name and the content of a network of a few operators."""
+    """Return a name for a random network of one to four operators, and the content of its file."""
     generator = np.random.default_rng(rng.randrange(1 << 32))
     operators = rng.randint(1, 4)
     if rng.random() < 0.5:

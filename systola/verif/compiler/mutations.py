@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damage to the bytes of a file, whichever its content."""
+"""Random damage to the bytes of a file, independent of the file's format."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from collections.abc import Callable
 from random import Random
 
 EDGE = 2500
-"""Distance in bytes from the ends of a file within which most of its structure lies.
+"""Distance in bytes from the ends of a model file within which most of its structure lies.
 
-Most of a model is weights.
+The rest of a model file is mostly weights.
 """
 WORDS = (0, 1, 2, 4, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 1 << 20, (1 << 31) - 1, 1 << 31)
-"""Interesting numbers of 32 bits; their complements are used, too."""
+"""Numbers of 32 bits that are likely to show faults when put into a file, also complemented."""
 MOST_CHANGES = 4
 
 
 def mutated_bytes(rng: Random, content: bytes, other: bytes) -> tuple[bytes, str]:
-    """Return `content` with a few changes, some of them pieces of `other`, and a description."""
+    """Return `content` after a few random changes, and a description of the changes.
+
+    Some of the changes put in pieces of the file `other`.
+    """
     mutant = bytearray(content)
     done: list[str] = []
     for _ in range(rng.randint(1, MOST_CHANGES)):
@@ -33,7 +36,7 @@ def mutated_bytes(rng: Random, content: bytes, other: bytes) -> tuple[bytes, str
 
 
 def _place(rng: Random, content: bytearray) -> int:
-    """Return a place in `content`, mostly near to one of its ends."""
+    """Return a random place in `content`, mostly near to one of its ends."""
     size = len(content)
     if size == 0 or rng.random() < 0.2:
         return rng.randrange(size + 1)
@@ -65,14 +68,14 @@ def _deletion(rng: Random, content: bytearray, at: int, other: bytes) -> None:
 
 
 def _copy(rng: Random, content: bytearray, at: int, other: bytes) -> None:
-    """Copy a block of the file over another one."""
+    """Overwrite a block of the file with a block from another place in the file."""
     size = rng.choice((4, 16, 100))
     source = _place(rng, content)
     content[at : at + size] = content[source : source + size]
 
 
 def _splice(rng: Random, content: bytearray, at: int, other: bytes) -> None:
-    """Copy the rest, or a block, of another file, from the same place or another."""
+    """Overwrite a block or all of the rest with bytes of the file `other`, from any place in it."""
     source = rng.choice((at, _place(rng, bytearray(other))))
     size = rng.choice((4, 16, 100, len(content)))
     content[at : at + size] = other[source : source + size]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Well-formed files of damaged ONNX models."""
+"""Random changes to ONNX models that leave their files well-formed."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ Change = Callable[[Random, Any], str]
 
 
 def mutated_onnx(rng: Random, content: bytes) -> tuple[bytes, str]:
-    """Return the model with one to three changes, and their description."""
+    """Return the model after one to three random changes, and a description of the changes."""
     while True:
         model = onnx.ModelProto.FromString(content)
         try:
             done = [rng.choice(_CHANGES)(rng, model) for _ in range(rng.randint(1, MOST_CHANGES))]
             return model.SerializeToString(), "; ".join(done)
         except (AttributeError, IndexError, OverflowError, TypeError, ValueError):
-            # There is no place for this change, or the format cannot express it: try another one.
+            # The model has no place for this change, or the format cannot express it: try another
+            # change.
             continue
 
 
 def _name(rng: Random, model: Any) -> str:
-    """Return the name of a tensor, or of none."""
+    """Return the name of a random tensor, or sometimes a name that no tensor has."""
     graph = model.graph
     if rng.random() < 0.1:
         return rng.choice(NAMES)
@@ -45,13 +46,13 @@ def _name(rng: Random, model: Any) -> str:
 
 
 def _set(repeated: Any, values: list[Any]) -> None:
-    """Put other values into a repeated field."""
+    """Replace the values of a repeated field of the file's format."""
     del repeated[:]
     repeated.extend(values)
 
 
 def _changed(rng: Random, values: list[Any], new: Callable[[], Any]) -> list[Any]:
-    """Return values with one value changed, left out, put in or doubled."""
+    """Return `values` after one value was changed, removed, inserted or doubled."""
     at = rng.randrange(len(values) + 1)
     action = rng.choice(("set", "set", "set", "remove", "insert", "double"))
     if action == "insert" or at == len(values):
@@ -74,7 +75,7 @@ def _references(rng: Random, model: Any) -> str:
 
 
 def _later(rng: Random, model: Any) -> str:
-    """Let a node take its own result or another's, or let two nodes have the same result."""
+    """Let a node take its own result or another node's, or let two nodes make the same result."""
     number, node = _node(rng, model)
     other, source = _node(rng, model)
     if rng.random() < 0.6:
@@ -125,7 +126,7 @@ def _constant(rng: Random, model: Any) -> tuple[Any, np.ndarray[Any, Any]]:
 
 
 def _values(rng: Random, model: Any) -> str:
-    """Change a scale, a zero point, an axis, a shape, or any other constant."""
+    """Change an element of a small constant: a scale, a zero point, an axis, a shape or another."""
     small = [each for each in model.graph.initializer if np.prod(list(each.dims)) <= 64]
     tensor = rng.choice(small)
     array = numpy_helper.to_array(tensor).copy()
@@ -151,7 +152,7 @@ def _dtype(rng: Random, model: Any) -> str:
 
 
 def _dimensions(rng: Random, model: Any) -> str:
-    """Give a constant another shape, with as many elements as before or not."""
+    """Give a constant another shape, which may not fit the number of its elements."""
     tensor, array = _constant(rng, model)
     action = rng.choice(("flat", "more", "transposed", "lie", "lie"))
     if action == "lie":
@@ -170,7 +171,7 @@ def _raw(rng: Random, model: Any) -> str:
 
 
 def _type_of_end(rng: Random, model: Any) -> str:
-    """Change the shape or the type of an input or an output."""
+    """Change the shape or the type of an input, an output or another value of the model."""
     value = rng.choice([*model.graph.input, *model.graph.output, *model.graph.value_info])
     tensor = value.type.tensor_type
     if rng.random() < 0.2:
@@ -190,7 +191,7 @@ def _type_of_end(rng: Random, model: Any) -> str:
 
 
 def _ends(rng: Random, model: Any) -> str:
-    """Change the inputs or outputs."""
+    """Rename, remove or double an input or an output of the model."""
     graph = model.graph
     field = rng.choice(("input", "output"))
     ends = getattr(graph, field)
@@ -206,7 +207,7 @@ def _ends(rng: Random, model: Any) -> str:
 
 
 def _order(rng: Random, model: Any) -> str:
-    """Put nodes into another order, leave one out or double it."""
+    """Reverse the order of the nodes, swap two nodes, or leave a node out or double it."""
     nodes = list(model.graph.node)
     action = rng.choice(("reversed", "swapped", "left out", "twice"))
     at, other = rng.randrange(len(nodes)), rng.randrange(len(nodes))
@@ -224,7 +225,7 @@ def _order(rng: Random, model: Any) -> str:
 
 
 def _bypass(rng: Random, model: Any) -> str:
-    """Bypass a node: the users of its result take its input instead."""
+    """Bypass a node: the nodes that take its result take its input instead."""
     number, node = _node(rng, model)
     old, new = node.output[0], rng.choice(list(node.input))
     for other in model.graph.node:
@@ -235,7 +236,7 @@ def _bypass(rng: Random, model: Any) -> str:
 
 
 def _chain(rng: Random, model: Any) -> str:
-    """Add many nodes like one of the model's, each with a result of its own."""
+    """Append a chain of copies of a node, one or many, to the model's output."""
     graph = model.graph
     number, node = _node(rng, model)
     length = rng.choice((1, 2, LONG_CHAIN))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX Runtime with the same results on all processors.
+"""Runs models in ONNX Runtime so that the results are the same on all processors.
 
-On x86 processors without VNNI it lets the sums of two products of uint8 and int8 saturate at 16
-bits, for the sake of speed. Products of uint8 and uint8 do not saturate.
+On x86 processors without VNNI, ONNX Runtime adds pairs of products of uint8 and int8 in 16 bits,
+where the sums saturate. Sums of products of uint8 and uint8 do not saturate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _OPERANDS = {
     "ConvInteger": (2, 1, 3),
     "MatMulInteger": (2, 1, 3),
 }
-"""Positions of inputs: the zero point of the activations, the weights and their zero point."""
+"""Positions of three inputs for each kind of operator that multiplies codes.
+
+The inputs are the zero point of the activations, the weights, and the weights' zero point.
+"""
 
 
 def run_samples(
@@ -35,9 +38,10 @@ def run_samples(
     optimised: bool,
     without: Sequence[str] = (),
 ) -> list[NDArray[Any]]:
-    """Return each output of a model for samples of each input, which have the input's shape.
+    """Return each output of a model in ONNX Runtime; `inputs` have a row for each sample.
 
-    With `optimised` all optimisations are on, except those in `without`; else none is.
+    With `optimised` all optimisations are on, except the optimisations named in `without`.
+    Otherwise all are off.
     """
     runtime = _session(content, optimised=optimised, without=without)
     names = [each.name for each in runtime.get_inputs()]
@@ -49,7 +53,10 @@ def run_samples(
 
 
 def optimised_kinds(content: bytes, *, without: Sequence[str] = ()) -> set[str]:
-    """Return the kinds of operators of a model after all optimisations but those in `without`."""
+    """Return the kinds of operators that a model has after ONNX Runtime's optimisations.
+
+    Optimisations that are named in `without` are off.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "optimised.onnx"
         _session(content, optimised=True, without=without, saved=path)
@@ -59,7 +66,10 @@ def optimised_kinds(content: bytes, *, without: Sequence[str] = ()) -> set[str]:
 def _session(
     content: bytes, *, optimised: bool, without: Sequence[str], saved: Path | None = None
 ) -> onnxruntime.InferenceSession:
-    """Return a session for a model; `saved` is a file for the model as it is executed."""
+    """Return an ONNX Runtime session for a model.
+
+    The session writes the model as it executes it to the file `saved`.
+    """
     model = onnx.load_from_string(content)
     options = onnxruntime.SessionOptions()
     if saved:
@@ -69,7 +79,7 @@ def _session(
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     if any(node.op_type in _OPERANDS for node in model.graph.node):
-        # With the option below there would be no implementation for activations of int8.
+        # With the option in the other branch, ONNX Runtime has no kernels for int8 activations.
         _make_weights_uint8(model.graph)
     else:
         options.add_session_config_entry("session.x64quantprecision", "1")
@@ -82,7 +92,10 @@ def _session(
 
 
 def _make_weights_uint8(graph: onnx.GraphProto) -> None:
-    """Add 128 to int8 weights and their zero points, for nodes with uint8 activations."""
+    """Change int8 weights to uint8 in nodes with uint8 activations, by adding 128.
+
+    The zero points of the weights grow by 128, too, so the products stay the same.
+    """
     constants = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
     for node in graph.node:
         if node.op_type not in _OPERANDS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer of small ONNX models, and their results on ONNX Runtime, the referee."""
+"""A writer of small ONNX models, and their results in ONNX Runtime, to which tests compare."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from onnx import helper, numpy_helper
 from systola.verif.compiler.onnx_session import optimised_kinds, run_samples
 
 _WITHOUT = ("Pad_Fusion",)
-"""Optimisation that puts the pads of a Pad into a pool, which refuses pads as large as its window.
+"""Names of the optimisations of ONNX Runtime that stay off.
+
+Pad_Fusion puts the pads of a Pad into a pool, which refuses pads as large as its window.
 """
 
 OPSET = 17
@@ -21,7 +23,7 @@ IR_VERSION = 9
 
 
 class OnnxWriter:
-    """A writer of a model; tensors get names in turn, nodes are added in execution order."""
+    """A writer of an ONNX model; its nodes are added in the order of their execution."""
 
     def __init__(self, opset: int = OPSET) -> None:
         self._opset = opset
@@ -42,7 +44,7 @@ class OnnxWriter:
         return name
 
     def constant(self, value: NDArray[Any] | np.generic) -> str:
-        """Add an initialiser and return its name."""
+        """Add a constant as an initialiser of the model, and return its name."""
         name = self._name()
         self._constants.append(numpy_helper.from_array(np.asarray(value), name))
         return name
@@ -57,7 +59,7 @@ class OnnxWriter:
         return names[0] if results == 1 else names
 
     def choice(self, flag: str, then: str, otherwise: str, source: str) -> str:
-        """Add an If between two kinds of nodes of one input, which it takes from outside."""
+        """Add an If that applies a node of kind `then` or `otherwise` to the tensor `source`."""
         graphs = [
             helper.make_graph(
                 [helper.make_node(kind, [source], [kind])],
@@ -70,7 +72,7 @@ class OnnxWriter:
         return self.node("If", flag, then_branch=graphs[0], else_branch=graphs[1])
 
     def scale(self, scale: Any, zero_point: Any, dtype: str) -> tuple[str, str]:
-        """Add a scale and a zero point, or one for each channel; return their names."""
+        """Add constants for a scale and a zero point, or a pair per channel; return both names."""
         scales = np.asarray(scale, np.float32)
         return self.constant(scales), self.constant(
             np.broadcast_to(np.asarray(zero_point, dtype), scales.shape).copy()
@@ -85,7 +87,7 @@ class OnnxWriter:
         return self.node("QuantizeLinear", numbers, *self.scale(scale, zero_point, dtype))
 
     def content(self, *outputs: tuple[str, str, tuple[int | str, ...] | None]) -> bytes:
-        """Return the model as the content of a file; outputs have a name, a type and a shape."""
+        """Return the model as the content of a file; an output is given by name, type and shape."""
         results = [
             helper.make_tensor_value_info(
                 name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape
@@ -99,14 +101,14 @@ class OnnxWriter:
 
 
 def interpret(content: bytes, *inputs: NDArray[Any], optimised: bool = True) -> NDArray[Any]:
-    """Return the outputs for samples of each input, which have the model's shape.
+    """Return a model's first output in ONNX Runtime; `inputs` have a row for each sample.
 
     With `optimised` all optimisations are on: DequantizeLinear, an operator and QuantizeLinear
-    become one QLinear operator. Otherwise there are no optimisations.
+    become one QLinear operator. Otherwise all are off.
     """
     return run_samples(content, inputs, optimised=optimised, without=_WITHOUT)[0]
 
 
 def executed_kinds(content: bytes) -> set[str]:
-    """Return the kinds of operators that `interpret` executes, with optimisations."""
+    """Return the kinds of operators that `interpret` executes for a model with optimisations."""
     return optimised_kinds(content, without=_WITHOUT)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random layers, and their results in plain numpy by the text of the instruction set."""
+"""Random layers, and their results in numpy by the formulae of the instruction set's text."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from systola.arch.isa import Function, Rounding
 from systola.compiler.layer import Layer
 
 ARRAYS = ("2x2", "tiny", "small", "14x14", "base", "32x32", "6x10", "9x4")
-"""Sizes that must work for all M, K and N from 1 to 4 S + 1, and two rectangular sizes."""
+"""Sizes of arrays, S x S or rectangular, on which matrix products are tested.
+
+Products of all M, K and N from 1 to 4 S + 1 must work on the square sizes.
+"""
 
 
 def small_machine(rng: np.random.Generator) -> Config:
-    """Return a machine with memories so small that nearly everything must be cut."""
+    """Return a machine with memories so small that nearly every product must be cut."""
     rows, cols = (int(rng.integers(2, 6)) for _ in range(2))
     return dataclasses.replace(
         preset(f"{rows}x{cols}"),
@@ -31,7 +34,7 @@ def small_machine(rng: np.random.Generator) -> Config:
 
 
 def random_layer(rng: np.random.Generator, k: int, n: int) -> Layer:
-    """Return a layer of k inputs and n outputs with any function and rounding."""
+    """Return a random layer of k inputs and n outputs, with any function and any rounding."""
     function = Function(int(rng.integers(4)))
     table = rng.integers(0, 256, 256, dtype=np.uint8).tobytes()
     return Layer(
@@ -48,8 +51,8 @@ def random_layer(rng: np.random.Generator, k: int, n: int) -> Layer:
 
 
 def product(a: NDArray[np.int8], layer: Layer) -> NDArray[np.int8]:
-    """Return the results of `layer` for `a`, by the formulae of the instruction set in int64."""
-    # The sums are exact in float64, in which numpy multiplies matrices fast.
+    """Return the results of `layer` for inputs `a`, by the instruction set's formulae in int64."""
+    # The sums are exact in float64, in which numpy multiplies matrices faster than in integers.
     x = (a.astype(np.float64) @ layer.weights.astype(np.float64)).astype(np.int64) + layer.bias
     q, r = layer.multiplier.astype(np.int64), -layer.shift.astype(np.int64)
     if layer.rounding == Rounding.SINGLE:

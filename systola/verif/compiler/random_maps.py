@@ -14,12 +14,15 @@ from systola.verif.compiler.model_writer import ModelWriter
 
 MOST_CHANNELS = 40
 MOST_ELEMENTS = 2 * (2 * 13 * 13 * 19)
-"""Most elements of a map: twice the largest first map, since a CONCATENATION doubles each map."""
+"""Largest number of elements of a map: twice the largest first map.
+
+A CONCATENATION that follows the first map doubles its elements, and must be possible.
+"""
 
 
 @dataclass(frozen=True)
 class Map:
-    """A tensor of the shape samples x H x W x C."""
+    """A feature map in a model: a tensor of shape samples x height x width x channels."""
 
     tensor: int
     shape: tuple[int, int, int, int]
@@ -28,9 +31,10 @@ class Map:
 
 
 class RandomMaps:
-    """A network that grows by one operator at a time, each on any of the maps so far.
+    """A random network that grows by one operator at a time, each on any of the maps so far.
 
-    `kinds` are names of methods. Operators that do not lead to the output are part of it, too.
+    `kinds` are the operators to choose from, as names of methods. An operator stays in the network
+    even if the output does not depend on it.
     """
 
     def __init__(
@@ -44,7 +48,7 @@ class RandomMaps:
         self.maps = [self._map(shape)]
         actions: dict[str, Callable[[Map], Map]] = {kind: getattr(self, kind) for kind in kinds}
         while len(self.maps) <= operators:
-            # Mostly the last map is taken, so that the network is deep.
+            # In two of three cases the newest map is the source, so that the network is deep.
             last = rng.integers(3) > 0
             source = self.maps[-1] if last else self.maps[int(rng.integers(len(self.maps)))]
             result = actions[str(rng.choice(kinds))](source)
@@ -80,7 +84,7 @@ class RandomMaps:
     def _window(
         self, source: Map, largest: int, *, dilated: bool
     ) -> tuple[tuple[int, int], tuple[int, int], dict[str, int]]:
-        """Return kernel, size of the result and options of a window that fits the map."""
+        """Return kernel, size of the result and options for a random window that fits the map."""
         rng = self.rng
         kernel, out, names = [], [], {}
         same = bool(rng.integers(2))
@@ -104,7 +108,7 @@ class RandomMaps:
     def _weights(
         self, source: Map, shape: tuple[int, ...], channels: int, taps: int
     ) -> tuple[NDArray[np.int8], NDArray[np.int32] | None, NDArray[np.float32], Map]:
-        """Return weights, bias, scales of the weights, and a result's scale that suits them."""
+        """Return random weights, their bias and scales, and a scale that suits the result."""
         rng = self.rng
         weights = rng.integers(-127, 128, shape, dtype=np.int8)
         bias = rng.integers(-9000, 9000, channels, dtype=np.int32) if rng.integers(4) else None
@@ -120,7 +124,7 @@ class RandomMaps:
         shape = (n, *kernel, channels)
         taps = kernel[0] * kernel[1] * channels
         weights, bias, scales, wish = self._weights(source, shape, n, taps)
-        if bias is None:  # The interpreter insists on a bias.
+        if bias is None:  # The interpreter refuses a convolution without a bias.
             bias = np.zeros(n, np.int32)
         result = self._map((source.shape[0], *out, n), wish.scale, wish.zero_point)
         self.writer.weighted(
@@ -164,8 +168,11 @@ class RandomMaps:
         return result
 
     def binary(self, source: Map) -> Map:
-        """Add an operator of two inputs: the map, and constants, such a map, or a pixel or channel
-        of it."""
+        """Add ADD, SUB or MUL of the map and another operand.
+
+        The operand is a constant, a map of the same size, or the map's mean over its pixels or
+        channels.
+        """
         rng = self.rng
         _, height, width, channels = source.shape
         other = source.tensor
@@ -241,7 +248,7 @@ class RandomMaps:
         return result
 
     def concatenation(self, source: Map) -> Map:
-        """Add a concatenation of maps that get the same scale first."""
+        """Add a CONCATENATION of up to three maps, which are brought to the same scale before."""
         axis = int(self.rng.choice([1, 3, 3]))
         if axis == 1 and source.shape[0] > 1:
             axis = 3
@@ -262,7 +269,7 @@ class RandomMaps:
         return result
 
     def split(self, source: Map) -> Map:
-        """Split the channels into one to three parts; return the last part."""
+        """Add a SPLIT of the channels into one to three parts; return the last part."""
         count = next(n for n in (3, 2, 1) if source.shape[3] % n == 0)
         shape = (*source.shape[:3], source.shape[3] // count)
         parts = [self._map(shape, source.scale, source.zero_point) for _ in range(count)]
@@ -294,7 +301,7 @@ class RandomMaps:
         return result
 
     def resize(self, source: Map) -> Map:
-        """Add a resizing that makes each axis larger or smaller by a whole factor, if it can."""
+        """Add a RESIZE_BILINEAR that makes each axis larger or smaller by a whole factor."""
         sizes: list[int] = []
         for size in source.shape[1:3]:
             factor = int(self.rng.choice([1, 2, 2, 4]))
@@ -312,7 +319,7 @@ class RandomMaps:
         return result
 
     def fully_connected(self, source: Map) -> Map:
-        """Add a layer on the flattened map, with a result of one pixel."""
+        """Add a FULLY_CONNECTED on the flattened map, with a map of one pixel as its result."""
         repeat = source.shape[0]
         k, n = int(np.prod(source.shape[1:])), int(self.rng.integers(1, MOST_CHANNELS))
         flat = self.writer.tensor((repeat, k), "int8", source.scale, source.zero_point)
@@ -344,4 +351,4 @@ KINDS = (
     "resize",
     "fully_connected",
 )
-"""All operators that RandomMaps can add."""
+"""All operators that RandomMaps can add, as names of its methods."""

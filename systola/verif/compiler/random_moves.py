@@ -12,13 +12,13 @@ Shape = tuple[int, int, int, int]
 
 
 class RandomMoves(RandomMaps):
-    """A network of RandomMaps with moves.
+    """A random network on feature maps that also has operators that move elements.
 
     No operator mixes samples, so the first dimension may count samples.
     """
 
     def _like(self, source: Map, shape: tuple[int, ...]) -> Map:
-        """Return a map of another shape with the scale of `source`."""
+        """Return a new map of shape `shape` that has the scale and zero point of `source`."""
         return self._map((shape[0], shape[1], shape[2], shape[3]), source.scale, source.zero_point)
 
     def _numbers(self, values: object) -> int:
@@ -26,13 +26,13 @@ class RandomMoves(RandomMaps):
         return self.writer.tensor(data.shape, "int32", data=data)
 
     def _reshaped(self, source: Map, shape: tuple[int, ...]) -> int:
-        """Return a tensor of another rank with the elements of `source`."""
+        """Add a RESHAPE of a map to any shape; return the tensor of the result."""
         result = self.writer.tensor(shape, "int8", source.scale, source.zero_point)
         self.writer.operator("RESHAPE", [source.tensor, self._numbers(shape)], [result])
         return result
 
     def reshape(self, source: Map) -> Map:
-        """Add a change of shape, mostly with another number of channels."""
+        """Add a RESHAPE of a map, mostly to another number of channels."""
         repeat, *rest = source.shape
         size = int(np.prod(rest))
         divisors = [n for n in range(1, size + 1) if size % n == 0]
@@ -102,7 +102,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def masks(self, source: Map) -> Map:
-        """Add a STRIDED_SLICE with negative bounds and strides and any masks."""
+        """Add a STRIDED_SLICE with random masks, and with negative bounds and strides."""
         rng = self.rng
         begin, end, strides, index = [0], [0], [1], [slice(None)]
         options = {"beginMask": 1, "endMask": 1, "shrinkAxisMask": 0}
@@ -119,7 +119,8 @@ class RandomMoves(RandomMaps):
                 last = None
             if rng.integers(4) == 0:
                 options["shrinkAxisMask"] |= 1 << axis
-                # A dimension is lost.
+                # shrinkAxisMask takes a single element of this axis, and the result has a dimension
+                # less.
                 kept_place = 0 if first is None else low % size
                 index.append(slice(kept_place, kept_place + 1))
                 stride = 1
@@ -131,8 +132,8 @@ class RandomMoves(RandomMaps):
         kept = np.empty(source.shape)[tuple(index)].shape
         lost = [axis for axis in range(4) if options["shrinkAxisMask"] >> axis & 1]
         shape = tuple(size for axis, size in enumerate(kept) if axis not in lost)
-        # A tensor of one number for each of several samples is refused: it could as well be a
-        # vector of one sample.
+        # The compiler refuses a result with one number for each of several samples. Such a tensor
+        # could as well be a vector of one sample.
         if 0 in kept or (len(shape) == 1 and source.shape[0] > 1):
             return source
         sliced = self.writer.tensor(shape, "int8", source.scale, source.zero_point)
@@ -143,7 +144,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def pack(self, source: Map) -> Map:
-        """Add an UNPACK along an axis, and a PACK of some of its parts along an axis."""
+        """Add an UNPACK along an axis, and a PACK of some of its parts along any axis."""
         axis = int(self.rng.integers(1, 4))
         rest = tuple(size for other, size in enumerate(source.shape) if other != axis)
         parts = [
@@ -160,7 +161,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def join(self, source: Map) -> Map:
-        """Add a CONCATENATION along any axis, with a constant."""
+        """Add a CONCATENATION of a map with itself, and mostly with a constant, along any axis."""
         axis = int(self.rng.integers(1, 4))
         shape = list(source.shape)
         shape[axis] = int(self.rng.integers(1, 4))
@@ -179,7 +180,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def blocks(self, source: Map) -> Map:
-        """Add SPACE_TO_DEPTH or DEPTH_TO_SPACE, of 2 x 2 pixels."""
+        """Add a SPACE_TO_DEPTH or a DEPTH_TO_SPACE with blocks of 2 x 2 pixels."""
         repeat, height, width, channels = source.shape
         if height % 2 == 0 and width % 2 == 0:
             kind, shape = "SPACE_TO_DEPTH", (repeat, height // 2, width // 2, 4 * channels)
@@ -217,15 +218,17 @@ class RandomMoves(RandomMaps):
         return result
 
     def padded_convolution(self, source: Map) -> Map:
-        """Add PAD before an operator with windows. The compiler may make the padding a part of the
-        windows."""
+        """Add a PAD, and after it an operator with windows.
+
+        The compiler may make the padding a part of the windows.
+        """
         padding = [[0, 0], *self.rng.integers(0, 4, (2, 2)).tolist(), [0, 0]]
         sizes = np.array(source.shape) + np.sum(padding, axis=1)
         padded = self._like(source, tuple(sizes.tolist()))
         inputs = [source.tensor, self._numbers(padding)]
         kind = "PAD"
         if self.rng.integers(2):
-            # Mostly, but not always, the padding stands for zero.
+            # Mostly, but not always, the padding has the code of zero.
             value = int(self.rng.choice([source.zero_point, source.zero_point, 5]))
             kind = "PADV2"
             data = np.array([value], np.int8)
@@ -235,7 +238,7 @@ class RandomMoves(RandomMaps):
         return after[int(self.rng.integers(3))](padded)
 
     def groups(self, source: Map) -> Map:
-        """Add a convolution with groups."""
+        """Add a CONV_2D that has its channels in several groups."""
         channels = source.shape[3]
         count = int(self.rng.choice([n for n in range(1, channels + 1) if channels % n == 0]))
         kernel, out, options = self._window(source, 4, dilated=True)
@@ -251,9 +254,9 @@ class RandomMoves(RandomMaps):
         return result
 
     def spread(self, source: Map) -> Map:
-        """Add an operation on two operands.
+        """Add ADD, SUB or MUL of the map and a second operand of any shape that fits the map.
 
-        The second operand may have any shape that fits. It is a mean, or a constant of any rank.
+        The second operand is a mean of the map, or a constant of any rank.
         """
         rng = self.rng
         axes = tuple(int(axis) for axis in np.flatnonzero(rng.integers(0, 2, 3)) + 1)
@@ -277,9 +280,9 @@ class RandomMoves(RandomMaps):
         return result
 
     def scalar(self, source: Map) -> Map:
-        """Add ADD, SUB or MUL with a single number as one operand.
+        """Add ADD, SUB or MUL of the map and a single constant number.
 
-        All scales are of the same order of magnitude.
+        The scales of map, number and result are of the same order of magnitude.
         """
         rng = self.rng
         data = rng.integers(-128, 128, (), dtype=np.int8)
@@ -295,7 +298,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def extreme(self, source: Map) -> Map:
-        """Add MAXIMUM or MINIMUM with a constant or another map."""
+        """Add a MAXIMUM or a MINIMUM of the map and a constant or another map."""
         rng = self.rng
         kind = str(rng.choice(["MAXIMUM", "MINIMUM"]))
         if rng.integers(2):
@@ -312,7 +315,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def largest(self, source: Map) -> Map:
-        """Add REDUCE_MAX along height, width or both."""
+        """Add a REDUCE_MAX along the height, the width or both."""
         axes = [(1,), (2,), (1, 2)][int(self.rng.integers(3))]
         shape = tuple(1 if axis in axes else size for axis, size in enumerate(source.shape))
         result = self._like(source, shape)
@@ -321,7 +324,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def sequence_mean(self, source: Map) -> Map:
-        """Add a MEAN over time of a map of three dimensions. Sometimes it keeps the scale."""
+        """Add a MEAN over time of the map as a sequence. In some cases it keeps the scale."""
         repeat, height, width, channels = source.shape
         flat = self._reshaped(source, (repeat, height * width, channels))
         scale = source.scale if self.rng.integers(2) else self._scale()
@@ -333,7 +336,7 @@ class RandomMoves(RandomMaps):
         return Map(self._reshaped(made, shape), shape, scale, zero_point)
 
     def dilated(self, source: Map) -> Map:
-        """Add SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND around a convolution."""
+        """Add a convolution between SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND: it is dilated."""
         rng = self.rng
         if source.shape[0] > 1:
             return source
@@ -382,14 +385,14 @@ class RandomMoves(RandomMaps):
         return result
 
     def tables(self, source: Map) -> Map:
-        """Add a rare function of single elements."""
+        """Add a rare function of single elements, such as HARD_SWISH or ABS."""
         kind = str(self.rng.choice(["HARD_SWISH", "ABS", "RELU_N1_TO_1", "RELU_0_TO_1"]))
         result = self._like(source, source.shape)
         self.writer.operator(kind, [source.tensor], [result.tensor])
         return result
 
     def clamped(self, source: Map) -> Map:
-        """Add RELU_N1_TO_1 fused into an operator."""
+        """Add an ADD with RELU_N1_TO_1 as its fused activation."""
         result = self._map(source.shape)
         self.writer.operator(
             "ADD",
@@ -400,7 +403,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def detour(self, source: Map) -> Map:
-        """Add DEQUANTIZE, a split of the float32 map, and QUANTIZE of one part."""
+        """Add a DEQUANTIZE, a SPLIT of the float32 map, and a QUANTIZE of one part."""
         shape = (*source.shape[:3], source.shape[3] * 2)
         doubled = self._like(source, shape)
         self.writer.operator(
@@ -443,5 +446,5 @@ MOVES = (
     "clamped",
     "detour",
 )
-"""Operators that RandomMoves adds to the operators of RandomMaps."""
+"""Operators that RandomMoves has beyond the operators of RandomMaps, as names of its methods."""
 ALL_KINDS = (*KINDS, *MOVES)

@@ -17,9 +17,9 @@ MOST_ELEMENTS = 12_000
 
 
 class RandomOnnx(OnnxMoves):
-    """A network that grows by one operator at a time, each on any of the tensors so far.
+    """A random ONNX model that grows by one operator at a time, each on any of the tensors so far.
 
-    `kinds` are names of methods.
+    `kinds` are the operators to choose from, as names of methods.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class RandomOnnx(OnnxMoves):
         with_bias: bool,
         **attributes: Any,
     ) -> Tensor:
-        """Add Conv, MatMul or Gemm, with weights that have the results along `axis`."""
+        """Add a Conv, MatMul or Gemm; axis `axis` of the weights counts the results."""
         rng, writer = self.rng, self.writer
         n = weights.shape[axis]
         count = n if rng.integers(2) else 1
@@ -114,7 +114,7 @@ class RandomOnnx(OnnxMoves):
     def _window(
         self, source: Tensor, largest: int, *, dilated: bool
     ) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
-        """Return kernel, size of the result and attributes of a window that fits the map."""
+        """Return kernel, size of the result and attributes for a random window on a map."""
         rng = self.rng
         sizes = source.shape[2:]
         kernel, strides, dilations, out = [], [], [], []
@@ -124,7 +124,7 @@ class RandomOnnx(OnnxMoves):
             stride = int(rng.choice([1, 1, 2, 3]))
             dilation = int(rng.choice([1, 1, 2])) if dilated and not same else 1
             taps = min(int(rng.integers(1, largest + 1)), (size - 1) // dilation + 1)
-            if same:  # ONNX Runtime does not leave out anything between windows here.
+            if same:  # With auto_pad ONNX Runtime leaves out no pixels between windows.
                 stride = min(stride, taps)
             extent = (taps - 1) * dilation + 1
             pads = [0, 0] if rng.integers(2) else rng.integers(0, taps, 2).tolist()
@@ -175,7 +175,7 @@ class RandomOnnx(OnnxMoves):
         return self._convolution(source, groups, groups * int(self.rng.integers(1, 12)))
 
     def gemm(self, source: Tensor) -> Tensor:
-        """Add a Gemm on the flattened map."""
+        """Add a Gemm on the flattened tensor."""
         k, n = int(np.prod(source.shape[1:])), int(self.rng.integers(1, MOST_CHANNELS))
         flat = Tensor(self.writer.node("Flatten", source.name), (1, k), *source.quantisation)
         transposed = int(self.rng.integers(2))
@@ -187,7 +187,7 @@ class RandomOnnx(OnnxMoves):
         )
 
     def matmul(self, source: Tensor) -> Tensor:
-        """Add a MatMul of the last dimension, or of the channels after they are brought there."""
+        """Add a MatMul over the last dimension; a Transpose before it may put channels last."""
         order = list(range(len(source.shape)))
         if len(order) > 2 and self.rng.integers(2):
             order = [0, *order[2:], 1]
@@ -229,8 +229,11 @@ class RandomOnnx(OnnxMoves):
         return Tensor(name, shape, *result.quantisation)
 
     def binary(self, source: Tensor) -> Tensor:
-        """Add an operation with constants, a tensor of the same shape, or one pixel or channel of
-        it."""
+        """Add Add, Mul or Sub of a tensor and another operand.
+
+        The operand is a constant, a tensor of the same shape, or a single pixel or channel of the
+        tensor.
+        """
         rng = self.rng
         kind = str(rng.choice(["Add", "Mul", "Add", "Sub"]))
         other = source
@@ -293,7 +296,10 @@ class RandomOnnx(OnnxMoves):
         return self.codes(numbers, shape, source.scale)
 
     def softmax(self, source: Tensor) -> Tensor:
-        """Add a Softmax of several elements: a row of one has no defined result in ONNX Runtime."""
+        """Add a Softmax over rows of several elements.
+
+        In ONNX Runtime a row of one element has no defined result.
+        """
         axes = [axis for axis in range(1, len(source.shape)) if source.shape[axis] > 1]
         if not axes:
             return self.requantise(source)
@@ -321,7 +327,7 @@ _RANK = defaultdict(
         ("convolution", "depthwise", "grouped", "max_pool", "average_pool", "global_average"), 3
     ),
 )
-"""Least number of dimensions for each operator."""
+"""Smallest number of dimensions of a tensor to which each kind of operator can be applied."""
 
 KINDS = (
     "convolution",
@@ -345,4 +351,4 @@ KINDS = (
     "concatenation",
     "softmax",
 )
-"""All operators that RandomOnnx can add."""
+"""All operators that RandomOnnx can add, as names of its methods."""

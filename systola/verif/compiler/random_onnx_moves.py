@@ -14,7 +14,10 @@ from systola.verif.compiler.onnx_writer import OnnxWriter
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of codes, samples x channels x rows x columns or any other shape."""
+    """A tensor of codes in an ONNX model.
+
+    Its shape is samples x channels x rows x columns, or any other shape.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -23,15 +26,15 @@ class Tensor:
 
     @property
     def quantisation(self) -> tuple[np.float32, int]:
-        """Scale and zero point of the codes."""
+        """Scale and zero point of the tensor's codes."""
         return self.scale, self.zero_point
 
 
 class OnnxMoves:
-    """The tensors of a random model, and operators that only move their elements.
+    """The tensors of a random ONNX model, and the operators that only move their elements.
 
-    All codes are int8, or all are uint8. Operators are QLinear operators if there are such, or all
-    of them are float32 between DequantizeLinear and QuantizeLinear.
+    All codes of a model are int8, or all are uint8. All its operators are QLinear operators, as far
+    as there are such. Or all are float32 operators between DequantizeLinear and QuantizeLinear.
     """
 
     def __init__(self, rng: np.random.Generator) -> None:
@@ -60,7 +63,7 @@ class OnnxMoves:
         return Tensor(name, shape, scale, self._zero_point() if zero_point is None else zero_point)
 
     def numbers(self, tensor: Tensor) -> str:
-        """Add a DequantizeLinear and return its result."""
+        """Add a DequantizeLinear of a tensor of codes, and return the name of its result."""
         return self.writer.dequantise(tensor.name, *tensor.quantisation, self.dtype)
 
     def codes(
@@ -70,7 +73,7 @@ class OnnxMoves:
         scale: np.float32 | None = None,
         zero_point: int | None = None,
     ) -> Tensor:
-        """Add a QuantizeLinear, sometimes after a Relu or a Clip, and return its result."""
+        """Add a QuantizeLinear of numbers, at times after a Relu or Clip, and return its codes."""
         kind = int(self.rng.integers(6))
         if kind == 0:
             numbers = self.writer.node("Relu", numbers)
@@ -85,7 +88,7 @@ class OnnxMoves:
         return Tensor(name, *(result.shape, *result.quantisation))
 
     def requantise(self, source: Tensor) -> Tensor:
-        """Return other codes for the same numbers."""
+        """Add operators that quantise a tensor with another scale, and return its new codes."""
         return self.codes(self.numbers(source), source.shape)
 
     def _constant_codes(self, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -98,7 +101,7 @@ class OnnxMoves:
     def _moved(
         self, kind: str, source: Tensor, shape: tuple[int, ...], *inputs: str, **attributes: Any
     ) -> Tensor:
-        """Add an operator that only moves, of codes or of numbers."""
+        """Add an operator that only moves elements, on codes or on their dequantised numbers."""
         if self.fused:
             name = self.writer.node(kind, source.name, *inputs, **attributes)
         else:
@@ -125,7 +128,7 @@ class OnnxMoves:
         return self._moved("Slice", source, tuple(shape), *inputs)
 
     def split(self, source: Tensor) -> Tensor:
-        """Split any axis into two parts; return the last part."""
+        """Add a Split of any axis into two parts; return the last part."""
         axes = [axis for axis in range(1, len(source.shape)) if source.shape[axis] > 1]
         if not axes:
             return self.requantise(source)
@@ -165,7 +168,7 @@ class OnnxMoves:
         return self._moved("Transpose", source, shape, perm=order)
 
     def reshape(self, source: Tensor) -> Tensor:
-        """Add a reshape that joins two dimensions, or splits one."""
+        """Add a Reshape that joins two dimensions into one, or splits a dimension in two."""
         sizes = list(source.shape)
         axis = int(self.rng.integers(1, len(sizes)))
         if len(sizes) > 2 and axis + 1 < len(sizes) and self.rng.integers(2):
@@ -182,7 +185,7 @@ class OnnxMoves:
         return self._moved("Gather", source, shape, self._whole_numbers(indices), axis=axis)
 
     def concatenation(self, source: Tensor) -> Tensor:
-        """Add a concatenation of tensors with different scales, and sometimes constants."""
+        """Add a concatenation of tensors with different scales, and in some cases of a constant."""
         axis = int(self.rng.integers(1, len(source.shape)))
         parts = [source]
         for each in (*self.tensors[-2:], source):

@@ -16,7 +16,7 @@ MOST_STEPS, MOST_CELLS = 12, 40
 
 @dataclass(frozen=True)
 class Sequence:
-    """A tensor of the shape 1 x steps x cells."""
+    """A sequence in a model: a tensor of shape 1 x steps x cells."""
 
     tensor: int
     steps: int
@@ -26,13 +26,15 @@ class Sequence:
 
 
 class RandomSequences:
-    """A chain of operators, on its input or on the result of a convolution."""
+    """A random chain of operators on a sequence, in half of the cases after a convolution."""
 
     def __init__(
         self, rng: np.random.Generator, operators: int, samples: int, *, lstm: bool = True
     ) -> None:
-        """Make a random chain; without `lstm` it has no LSTM, as not every machine has 16-bit
-        modes."""
+        """Make a random chain of operators; without `lstm` none of them is an LSTM.
+
+        An LSTM needs 16-bit modes, which not every machine has.
+        """
         self.rng, self.writer = rng, ModelWriter()
         steps, cells = int(rng.integers(1, MOST_STEPS + 1)), int(rng.integers(1, 20))
         self.current = self._sequence(steps, cells)
@@ -50,7 +52,7 @@ class RandomSequences:
     def _sequence(
         self, steps: int, cells: int, like: Sequence | None = None, **fixed: float
     ) -> Sequence:
-        """Return a new tensor, quantised as `like`, or as in `fixed`, or in any way."""
+        """Return a new sequence with the scale of `fixed`, of the sequence `like`, or any scale."""
         scale = float(np.float32(10 ** self.rng.uniform(-2.2, -1.2)))
         zero_point = int(self.rng.integers(-128, 128))
         if like:
@@ -61,7 +63,7 @@ class RandomSequences:
         return Sequence(tensor, steps, cells, scale, zero_point)
 
     def _convolution(self, shape: tuple[int, ...]) -> Sequence:
-        """Put a convolution with a new input before `current`; return the input."""
+        """Add a convolution that makes the sequence `current`; return the convolution's input."""
         rng, target = self.rng, self.current
         scale = float(np.float32(rng.uniform(0.005, 0.05)))
         source = Sequence(self.writer.tensor(shape, "int8", scale, 3), *shape[2:], scale, 3)
@@ -88,7 +90,7 @@ class RandomSequences:
         self.writer.operator("RESHAPE", [source, sizes], [target.tensor])
 
     def dense(self) -> None:
-        """Add a layer on single steps, or on several steps that are joined to one."""
+        """Add a FULLY_CONNECTED on each step, or on groups of steps that are joined to one step."""
         rng, source = self.rng, self.current
         at_once = int(rng.choice([n for n in (1, 2, 3, source.steps) if source.steps % n == 0]))
         if at_once > 1:
@@ -135,7 +137,7 @@ class RandomSequences:
         return result
 
     def join(self) -> None:
-        """Join the sequence with a slice of itself in time, or with itself."""
+        """Add a CONCATENATION of the sequence with its second half in time, or with itself."""
         source, axis = self.current, int(self.rng.integers(1, 3))
         part = self._slice(1, source.steps // 2, source.steps) if axis == 1 else source
         steps, cells = source.steps, source.cells
@@ -151,7 +153,7 @@ class RandomSequences:
         )
 
     def binary(self) -> None:
-        """Add an operation with constants, with one of the sequence's steps, or with itself."""
+        """Add ADD, SUB or MUL of the sequence and a constant, one of its own steps, or itself."""
         rng, source = self.rng, self.current
         match int(rng.integers(3)):
             case 0:

@@ -20,7 +20,7 @@ CONVOLUTIONAL = ("cnn_s2_valid5_same3_1x1", "cnn_residual_dw_pool")
 PRODUCTS = ("fc_pertensor_00", "fc_perchannel_06")
 RECURRENT = ("lstm_digits_rows_k2", "lstm_digits_rows_unrolled_k3")
 REFERENCES = {Semantics.LITERT_2: "y_ref", Semantics.LITERT_1_2: "y_ref12"}
-"""Names of the reference outputs in models/*.npz."""
+"""Names of the reference outputs in models/*.npz, for each version of LiteRT's arithmetic."""
 
 
 def stored_model(name: str, semantics: Semantics = Semantics.LITERT_2) -> Network:
@@ -32,7 +32,7 @@ def stored_model(name: str, semantics: Semantics = Semantics.LITERT_2) -> Networ
 def stored_samples(
     name: str, semantics: Semantics = Semantics.LITERT_2
 ) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
-    """Return the inputs and reference outputs of a network of one input."""
+    """Return the samples and the reference outputs of a stored network that has one input."""
     with np.load(str(files("systola.models") / f"{name}.npz")) as stored:
         x = stored["x"] if "x" in stored.files else stored["x0"]
         return x, stored[REFERENCES[semantics]]
@@ -41,10 +41,10 @@ def stored_samples(
 def stored_program(
     name: str, config: Config, samples: int | None = None
 ) -> tuple[Image, Callable[[NDArray[np.uint8]], None]]:
-    """Return the program of a network with its first `samples` samples (None: all), and a check.
+    """Return the program of a stored network with its samples, and a check of its results.
 
-    The check takes the host window after a run. It fails if the outputs differ from the reference
-    in a single byte.
+    `samples` is the number of samples, None for all. The check takes the host window after a run.
+    It fails if the outputs differ from the reference in a single byte.
     """
     network = stored_model(name)
     x, expected = (array[:samples] for array in stored_samples(name))
@@ -66,7 +66,7 @@ def stored_program(
 def _on_host(
     stages: Sequence[HostStage | DeviceStage], x: NDArray[np.generic]
 ) -> NDArray[np.generic]:
-    """Return the result of a chain of host stages for samples."""
+    """Return the result of a chain of stages on the host for the samples `x`."""
     for stage in stages:
         assert isinstance(stage, HostStage)
         (source,) = stage.sources

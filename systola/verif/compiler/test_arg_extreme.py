@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ARG_MAX and ARG_MIN along any axis, with extreme elements that occur several times."""
+"""Tests of ARG_MAX and ARG_MIN along any axis, with extreme elements that occur several times."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_first_place(kind: str, dtype: str, target: str, axis: int) -> None:
         isinstance(each, HostStage) and isinstance(each.function, Extreme)
         for each in network.stages
     )
-    # Along the last axis of this map too many elements would move.
+    # ARG_MAX along the last axis of this map stays on the host, as it would move too many elements.
     assert on_host == (dtype == "float32" or axis == -1)
     x = np.random.default_rng(random_seed()).integers(0, 5, (6, *shape)).astype(dtype)
     run = run_network(GoldenBackend(preset("small")), network, x)
@@ -46,7 +46,7 @@ def test_first_place(kind: str, dtype: str, target: str, axis: int) -> None:
 
 
 def classifier(kind: str, shape: tuple[int, ...]) -> bytes:
-    """Return a model of one operator along the last axis."""
+    """Return a model of a single ARG_MAX or ARG_MIN along the last axis."""
     writer = ModelWriter()
     source = writer.tensor(shape, "int8", 0.1)
     result = writer.tensor(shape[:-1], "int64")
@@ -61,7 +61,10 @@ def classifier(kind: str, shape: tuple[int, ...]) -> bytes:
     ("shape", "machine"), [((1, 60), True), ((3, 20), True), ((1, 300), False)]
 )
 def test_codes_at_the_ends(kind: str, shape: tuple[int, ...], machine: bool) -> None:
-    """Check codes of the whole range; a code cannot count more than 255 places."""
+    """Check ARG_MAX and ARG_MIN on codes of the whole range, on the machine and on the host.
+
+    An int8 code can number 255 places at most, so 300 elements are for the host.
+    """
     content = classifier(kind, shape)
     network = network_of(content)
     found = [each.function for each in network.stages if isinstance(each, HostStage)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations on the windows of maps for many samples at a time, against LiteRT's interpreter."""
+"""Tests of operations on the windows of maps for many samples at a time, against LiteRT."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
 
 BATCHES = (2, 5, 15, 16, 33)
-"""Sizes of batches; with dilations up to 15 one convolution reaches from row to row.
+"""Numbers of samples in a batch.
 
-Beyond 15 each row is a convolution.
+In batches of up to 15 samples one convolution reaches from row to row, by a dilation of up to 15.
+In larger batches each row of a window is a convolution of its own.
 """
 
 
 class Maps:
-    """A writer of a model of maps, one operation at a time."""
+    """A writer of a model that is a chain of operations on maps."""
 
     def __init__(self, rng: np.random.Generator, size: int, channels: int) -> None:
         self.rng, self.writer = rng, ModelWriter()
@@ -144,7 +145,7 @@ def test_models(name: str, machine: str) -> None:
 
 
 def test_batches_take_fewer_tiles() -> None:
-    """Check that sixteen samples read each tile once, and one by one sixteen times."""
+    """Check that a batch of sixteen samples reads no more weights than a single sample."""
     content = Maps(np.random.default_rng(1), 3, 16).convolution(3, 16).convolution(3, 16).content()
     operations, config = operations_of(content), preset("base")
     one, many = (
@@ -157,11 +158,9 @@ def test_batches_take_fewer_tiles() -> None:
 
 
 def test_average_over_edges_stays_out_of_large_batches() -> None:
-    """Check average poolings over the edges of maps: in large batches they run for each sample
-    alone.
+    """Check average poolings over the edges of maps, which large batches run sample by sample.
 
-    Such a pooling counts the taps of each window. A pooling by two instructions, one after the
-    other, cannot do so.
+    Such a pooling counts the taps of each window, which a pooling in two instructions cannot do.
     """
     rng = np.random.default_rng(random_seed())
     content = Maps(rng, 3, 5).convolution(3, 9).pool("AVERAGE_POOL_2D", 3, 2).dense(7).content()
@@ -180,8 +179,10 @@ def opcodes(program: bytes) -> list[Opcode]:
 
 
 def test_lines_on_their_way_out() -> None:
-    """Check that a pixel of one channel alone takes a line of 16 bytes, and so do four side by
-    side."""
+    """Check the bytes that a result of one channel takes on the way to host memory.
+
+    Four pixels side by side share a line of 16 bytes, as many as a single pixel would take.
+    """
     config = dataclasses.replace(preset("base"), host_bus_bytes=4)
     content = Maps(np.random.default_rng(1), 4, 5).convolution(1, 1).content()
     program = compile_operations(config, operations_of(content), 1)
@@ -189,7 +190,7 @@ def test_lines_on_their_way_out() -> None:
 
 
 def branched(rng: np.random.Generator, axis: int = 3) -> Operations:
-    """Return a map that is pooled, and goes through convolutions, and both results side by side."""
+    """Return a network that joins two branches of a map: a pooling, and two convolutions."""
     writer = ModelWriter()
     shape = (1, 3, 3, 16)
     source = writer.tensor(shape, "int8", 0.02, 3)
@@ -210,9 +211,9 @@ def branched(rng: np.random.Generator, axis: int = 3) -> Operations:
 
 
 def test_poolings_beside_convolutions() -> None:
-    """Check that in a batch the pooling comes before the convolutions that hide it.
+    """Check that a batch runs a pooling before the convolutions that hide its time.
 
-    A sample by itself keeps the order.
+    A single sample keeps the order of the model.
     """
     operations = branched(np.random.default_rng(1))
     kinds = [type(node) for node in operations.nodes]
@@ -226,16 +227,20 @@ def test_poolings_beside_convolutions() -> None:
 
 @pytest.mark.parametrize("samples", [1, 16])
 def test_parts_are_made_in_their_place(samples: int) -> None:
-    """Check that a value that only a concatenation of rows takes is not copied there."""
+    """Check that operations write their results straight into a concatenation of rows.
+
+    No copy is needed if only the concatenation takes the results.
+    """
     operations = branched(np.random.default_rng(1), axis=1)
     program = compile_operations(preset("base"), operations, samples).image.program
     assert Opcode.VECTOR not in opcodes(program)
 
 
 def test_parameters_come_when_they_are_needed() -> None:
-    """Check the places of the parameter loads in a program.
+    """Check that a program loads the parameters of each layer when the layer needs them.
 
-    The parameters of the first layer come before its input, as they would wait for all of it.
+    The load for the first layer comes before the program's input, as it would wait for all of it.
+    The load for the second layer comes after the input.
     """
     content = Maps(np.random.default_rng(1), 3, 5).convolution(3, 9).convolution(3, 9).content()
     order = opcodes(compile_operations(preset("base"), operations_of(content), 2).image.program)
@@ -246,7 +251,7 @@ def test_parameters_come_when_they_are_needed() -> None:
 
 
 def test_what_does_not_fit_together_is_calculated_alone() -> None:
-    """Check that samples that the buffer cannot hold at once go through it in smaller batches."""
+    """Check that samples that the buffer cannot hold at once are run in smaller batches."""
     rng = np.random.default_rng(random_seed())
     content = Maps(rng, 3, 5).convolution(3, 9).convolution(3, 9).dense(7).content()
     x = rng.integers(-128, 128, (33, 1, 3, 3, 5), dtype=np.int8)
@@ -259,7 +264,10 @@ def test_what_does_not_fit_together_is_calculated_alone() -> None:
 
 
 def test_pixels_of_a_row_put_together() -> None:
-    """Check two maps of one pixel as one of two: a batch's samples would lie between the pixels."""
+    """Check two maps of one pixel that are joined to a row of two pixels, in batches.
+
+    The samples of a batch would lie between the two pixels.
+    """
     rng = np.random.default_rng(random_seed())
     maps = Maps(rng, 1, 5)
     parts = [Maps.convolution(maps, 1, 9).last, Maps.convolution(maps, 1, 9).last]
@@ -273,7 +281,7 @@ def test_pixels_of_a_row_put_together() -> None:
 
 
 def test_rows_that_are_no_map_any_more() -> None:
-    """Check a convolution's pixels as rows of a matrix, of which some are cut off.
+    """Check a slice that takes a convolution's pixels as rows of a matrix and cuts some rows off.
 
     Each sample of a batch must have the results that it has alone.
     """

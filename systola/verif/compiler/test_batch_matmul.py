@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BATCH_MATMUL by constants, against LiteRT."""
+"""Tests of BATCH_MATMUL with a constant as its second operand, against LiteRT."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def model(
     turned: bool = False,
     constant: bool = True,
 ) -> bytes:
-    """Return a model of one operator."""
+    """Return a model of a single BATCH_MATMUL."""
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     n = weights[-2] if turned else weights[-1]
@@ -56,7 +56,7 @@ def test_constants(
 
 
 def test_refusals() -> None:
-    """Two calculated inputs are for an interpreter, as is a matrix for each row."""
+    """Check that a BATCH_MATMUL of two calculated inputs, or of a matrix per row, is refused."""
     with pytest.raises(ModelError, match="must be a constant"):
         network_of(model((1, 5, 12), (1, 12, 7), constant=False))
     with pytest.raises(ModelError, match="it makes shape"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choice of operations for many samples at a time, and tests that every byte stays the same."""
+"""Tests of the choice of operations for many samples at a time, and of their results."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def operations_of(network: Network) -> Operations:
 
 
 def kinds_together(network: Network, config: Config | None = None) -> list[str]:
-    """Return the kinds of the batched operations, changes of shape left out."""
+    """Return the kinds of the operations that a network runs on batches, Reshapes left out."""
     stages = [stage for stage in network.stages if isinstance(stage, Operations)]
     choices = (batched_nodes(config or BASE, each) for each in stages)
     nodes = [node for choice in choices if choice for node in choice[0]]
@@ -64,17 +64,18 @@ def test_what_is_batched() -> None:
         nodes = operations_of(network).nodes
         assert batched_nodes(BASE, operations_of(network)) == [nodes]
     assert kinds_together(stored_model("cnn_s2_valid5_same3_1x1")) == ["Product"]
-    # After the depthwise convolution, maps have fewer pixels than a tile takes cycles to arrive.
+    # The operations after the depthwise convolution are batched. Its maps have fewer pixels than a
+    # tile of weights takes cycles to arrive.
     assert kinds_together(stored_model("cnn_residual_dw_pool")) == [
         "Convolution",
         "Pooling",
         "Product",
     ]
-    # Sample by sample, the first curve takes no longer, and its map takes less room.
+    # The first curve is not batched: sample by sample it takes no longer, and its map less room.
     content = flat_model(np.random.default_rng(1), 3, 4, 5, stride=2)
     assert kinds_together(network_of(content)) == ["Product", "Unary"]
-    # In a batch, rows of the samples alternate. A convolution can use them if its windows move by
-    # one row.
+    # In a batch, rows of the samples alternate. A convolution can use such rows if its windows move
+    # by one row.
     content = flat_model(np.random.default_rng(1), 3, 4, 5)
     assert kinds_together(network_of(content)) == ["Convolution", "Unary", "Product", "Unary"]
 
@@ -93,7 +94,7 @@ def test_stored_networks(name: str, machine: str) -> None:
 
 
 def test_batches_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check more samples than a batch may have. The first batch is then not full."""
+    """Check more samples than a batch may have, so that the first batch is not full."""
     monkeypatch.setattr(batching, "largest_batch", lambda config: 4)
     for name in STORED:
         x, expected = stored_samples(name)
@@ -113,14 +114,15 @@ def test_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_order() -> None:
-    """Check the order of rows for several shapes of batches.
+    """Check the order in which the rows of samples lie in batches of several shapes.
 
     In the first case there are five samples of two rows each, in batches of three places. So sample
     0 has the second place of the first batch.
     """
     assert sample_order(2, 3, 5).tolist() == [1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
     assert sample_order(3, 1, 2).tolist() == [0, 1, 2, 3, 4, 5]
-    # Two rows of two pixels make a block: a batch has such a row of all samples, then the next row.
+    # Each sample has two rows of two pixels. A batch has the first row of all samples, then the
+    # second row of all.
     assert sample_order(4, 3, 2, 2).tolist() == [2, 3, 8, 9, 4, 5, 10, 11]
 
 
@@ -154,7 +156,7 @@ def test_random_networks() -> None:
 
 @pytest.mark.thorough
 def test_random_sequences() -> None:
-    """Check operators on several pixels of many samples."""
+    """Check batches of random networks on sequences, which have several steps in each sample."""
     rng = np.random.default_rng(random_seed())
     ran = 0
     for number in range(60):
@@ -187,8 +189,10 @@ def test_random_lstms() -> None:
 
 
 def test_lstm_behind_a_convolution() -> None:
-    """Check an LSTM after a convolution. The convolution's result for a sample is moved into the
-    batch step by step."""
+    """Check an LSTM after a convolution, in batches.
+
+    The convolution's result for each sample is moved into the batch step by step.
+    """
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     source = writer.tensor((1, 1, 14, 5), "int8", 0.02, 3)
@@ -217,7 +221,7 @@ def flat_model(
     pool: bool = False,
     stride: int = 1,
 ) -> bytes:
-    """Return a model of a convolution with a curve, and a fully connected layer with a curve.
+    """Return a model of a convolution with a tanh, and a fully connected layer with a tanh.
 
     The layer takes all pixels of the convolution's result. With `pool` it takes only the largest of
     each 4 x 5 pixels. The convolution's windows are `stride` pixels apart, so the input has
@@ -260,7 +264,7 @@ def test_more_pixels_than_a_kernel_has_rows() -> None:
 
 
 def loops(content: bytes, config: Config, samples: int) -> list[int]:
-    """Return the counts of the loops of a program."""
+    """Return the number of passes of each loop in the program that a model is compiled to."""
     program = compile_operations(config, operations_of(network_of(content)), samples).image.program
     counts: list[int] = []
     for at in range(0, len(program), INSTRUCTION_BYTES):
@@ -272,7 +276,10 @@ def loops(content: bytes, config: Config, samples: int) -> list[int]:
 
 
 def test_smaller_batches_where_the_buffer_is_small() -> None:
-    """Check batches for maps of 512 lines. Loops are over batches, samples and a map's pixels."""
+    """Check that batches of a model are the smaller, the smaller the unified buffer is.
+
+    The program's loops are over batches, samples and the pixels of a map.
+    """
     rng = np.random.default_rng(random_seed())
     content = flat_model(rng, 16, 16, 20, stride=2)
     x = rng.integers(-128, 128, (8, 1, 32, 32, 3), dtype=np.int8)
@@ -283,7 +290,7 @@ def test_smaller_batches_where_the_buffer_is_small() -> None:
 
 
 def test_batch_beside_what_goes_to_host_memory() -> None:
-    """Check that a map which goes to host memory does not make the batch smaller."""
+    """Check that a map that is moved to host memory does not make the batch smaller."""
     rng = np.random.default_rng(random_seed())
     content = flat_model(rng, 24, 25, 20, pool=True, stride=2)
     config = dataclasses.replace(preset("small"), buffer_lines=1024)

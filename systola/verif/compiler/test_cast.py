@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CAST between all types, with numbers that the other type does not have."""
+"""Tests of CAST between all types, with numbers that the target type cannot hold."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_cast(source: str, target: str) -> None:
 
 
 def test_pixels_to_codes() -> None:
-    """Check pixels of uint8 that go through float32 to the codes of the first layer."""
+    """Check a model that turns pixels of uint8 into codes of int8 by way of float32."""
     writer = ModelWriter()
     pixels, floats = writer.tensor((1, 256), "uint8"), writer.tensor((1, 256), "float32")
     codes, result = writer.tensor((1, 256), "int8", 0.7, -9), writer.tensor((1, 256), "int8", 0.4)

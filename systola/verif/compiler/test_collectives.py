@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduce, all-gather and broadcast on the golden pod, for any number of cores and rows."""
+"""Tests of all-reduce, all-gather and broadcast on the golden pod, for any number of cores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZES = (1, 2, 3, 4, 5, 8)
 
 
 def run(pod: Pod, programs: list[list[bytes]]) -> None:
-    """Run the programs to their ends."""
+    """Run a program on each core of the pod, and check that none ends in a fault."""
     images: list[Image] = []
     for words in programs:
         program = b"".join([*words, encode(Opcode.HALT)])

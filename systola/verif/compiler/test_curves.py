@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of one element: the results for all codes, for many scales, against LiteRT."""
+"""Tests of functions of one element, with all int8 codes and many scales, against LiteRT."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ KINDS = ("EXP", "LOG", "SQRT", "RSQRT", "GELU", "GELU approximate", "NEG")
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_codes(kind: str) -> None:
-    """Check all codes; LiteRT refuses the root of a number below 0 only when it meets one."""
+    """Check a function for all codes and random scales against LiteRT.
+
+    LiteRT refuses the root of a number below 0 only when an input has one, so roots get none.
+    """
     rng = np.random.default_rng(random_seed())
     x = np.arange(-128, 128, dtype=np.int8).reshape(1, 1, 256)
     for _ in range(15):
@@ -38,7 +41,7 @@ def test_all_codes(kind: str) -> None:
 
 @pytest.mark.parametrize("slopes", [(1, 1, 1), (1, 1, 5), (3, 4, 5)])
 def test_prelu(slopes: tuple[int, ...]) -> None:
-    """Check PRELU with one slope, one for each channel, or one for each element."""
+    """Check PRELU with a single slope, with a slope for each channel, and for each element."""
     rng = np.random.default_rng(random_seed())
     for _ in range(5):
         scales = (10 ** rng.uniform(-2, -1, 3)).astype(np.float32)

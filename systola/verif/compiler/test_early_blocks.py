@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions that begin with the blocks of their source that are written first."""
+"""Tests of convolutions that begin before their source is complete, with its first blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from systola.verif.plan.selection import thorough
 
 
 def network(shape: Shape, channels: int) -> Writer:
-    """Write a network in which lanes and array make each block of a depthwise convolution."""
+    """Write a network with a depthwise convolution; lanes and array share each of its blocks."""
     writer = Writer(shape, (1, 1), (1, 1), channels)
     writer.depthwise()
     writer.pointwise(channels + 3)
@@ -31,9 +31,9 @@ def test_every_byte(shape: Shape, channels: int, machine: str, batch: int) -> No
 def test_a_convolution_does_not_wait_for_its_last_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that a convolution begins before the last block of its source is complete.
 
-    The last block has 11 rows in the lanes, with nine taps for each of five pixels. Without a
-    Convolve of its own for the first two of four blocks, the convolution begins after most of these
-    495 cycles.
+    The lanes make 11 rows of the last block, with nine taps for each of five pixels. A Convolve of
+    its own takes the first two of four blocks. Without it the convolution would begin after most of
+    these 495 cycles.
     """
     content = network((25, 5, 64), 64).content
     early = cycles_of(content)
@@ -42,7 +42,7 @@ def test_a_convolution_does_not_wait_for_its_last_blocks(monkeypatch: pytest.Mon
 
 
 def test_poolings_between_results() -> None:
-    """Check that a dense layer begins with the first blocks of poolings made block by block."""
+    """Check a dense layer that begins while a pooling still makes its inputs block by block."""
     shape = (12, 10, 64)
     writer = Writer(shape, (1, 1), (1, 1), 64)
     writer.average()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of the emitter: entries, weight reads, and the settings that a loop forgets."""
+"""Tests of the programs that the emitter writes: parameters, weight reads, settings in loops."""
 
 from __future__ import annotations
 
@@ -37,7 +37,11 @@ def listing(image: Image) -> list[tuple[Opcode, dict[str, int]]]:
 
 
 def test_division() -> None:
-    """Check gemmlowp's RoundingDivideByPOT of a product of two int16, by the text of Activate."""
+    """Check that a parameter entry makes Activate divide as gemmlowp's RoundingDivideByPOT does.
+
+    The dividends are products of two int16, and Activate's formula is from the instruction set's
+    text.
+    """
     rng = np.random.default_rng(random_seed())
     for bits in (15, 19, 26, 30):
         entry = np.frombuffer(division_entry(CONFIG, bits).content, np.uint8)
@@ -66,7 +70,7 @@ def test_channel_entries() -> None:
     output = Requantisation(bias=bias, multiplier=multiplier, shift=shift)
     entries = channel_entries(CONFIG, output, channels)
     assert entries.count == 3
-    # Blocks of 6 channels in entries of 10 columns: 4, 6 and 1 channels.
+    # The 11 channels lie in blocks of 6, of which entries of 10 columns take 4, 6 and 1 channels.
     for number, part in enumerate((slice(0, 4), slice(4, 10), slice(10, 11))):
         columns = np.zeros((4, CONFIG.cols), np.int64)
         values = (bias, multiplier, np.maximum(shift, 0), np.maximum(-shift, 0))
@@ -84,7 +88,10 @@ def test_channel_entries() -> None:
 
 
 def test_weight_reads() -> None:
-    """Check that neighbours come in one read, and others are issued ahead, but not too many."""
+    """Check that adjacent tiles come in one weight read, and that reads are issued ahead.
+
+    No more than WEIGHT_READS_IN_FLIGHT reads may wait.
+    """
     target = emitter()
     first = target.store_weights(np.zeros((30, CONFIG.tile_bytes), np.uint8))
     for repeat in range(20):
@@ -125,9 +132,9 @@ def test_reads_stay_in_their_loop() -> None:
 
 
 def test_loops_forget_window_and_scale() -> None:
-    """Check that a loop's body sets its window and scale again.
+    """Check that a loop's body sets its window and scale again, also if they are set before it.
 
-    Settings before the body's first pass may differ from the settings before its next pass.
+    The settings before the body's first pass may differ from the settings before its next pass.
     """
     target = emitter()
     source = new_map("", 4, 4, Channels((3,), 6))

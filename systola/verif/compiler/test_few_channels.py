@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs of few channels: taps gathered into rows, several pixels in a line, and every byte."""
+"""Tests of inputs with few channels, and of convolutions that lanes and array share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Steps = tuple[int, int]
 
 
 class Writer:
-    """A network of a convolution, and of the layers that are added."""
+    """A writer of a network that begins with a convolution, and to which layers are added."""
 
     def __init__(self, shape: Shape, kernel: Steps, stride: Steps, channels: int) -> None:
         self.random = np.random.default_rng(random_seed())
@@ -114,11 +114,11 @@ def opcodes(program: Program) -> list[int]:
 
 
 WINDOWS: list[tuple[Shape, Steps, Steps, int]] = [
-    ((49, 10, 1), (10, 4), (2, 2), 40),  # four rows of a window in each pixel
-    ((21, 9, 1), (7, 3), (3, 1), 20),  # five rows, a stride that does not divide them
+    ((49, 10, 1), (10, 4), (2, 2), 40),  # gathers four rows of a window in each pixel
+    ((21, 9, 1), (7, 3), (3, 1), 20),  # gathers five rows; the stride does not divide them
     ((20, 8, 2), (6, 2), (1, 1), 33),
     ((12, 8, 1), (5, 8), (4, 2), 17),
-    ((9, 9, 3), (3, 3), (2, 2), 18),  # nothing to gain
+    ((9, 9, 3), (3, 3), (2, 2), 18),  # gathers no rows, as nothing would be gained
 ]
 
 
@@ -138,9 +138,9 @@ def test_rows_of_windows(
     ("shape", "kernel", "stride", "channels"),
     [
         ((13, 12, 1), (5, 4), (2, 2), 8),
-        ((9, 12, 1), (3, 3), (1, 1), 4),  # four pixels in a line
-        ((9, 15, 2), (3, 3), (1, 1), 5),  # three pixels, of 15 columns
-        ((8, 13, 1), (3, 3), (1, 1), 8),  # a row of 13 pixels has no pairs
+        ((9, 12, 1), (3, 3), (1, 1), 4),  # puts four pixels in a line
+        ((9, 15, 2), (3, 3), (1, 1), 5),  # puts three pixels of 5 columns in a line
+        ((8, 13, 1), (3, 3), (1, 1), 8),  # one pixel in a line: a row of 13 pixels has no pairs
     ],
 )
 @pytest.mark.parametrize(
@@ -166,13 +166,14 @@ def test_a_result_that_others_take_keeps_its_pixels() -> None:
 def test_micro_speech_takes_less_time_than_its_weights_took() -> None:
     writer = Writer((49, 40, 1), (10, 8), (2, 2), 8)
     writer.dense(4)
-    # A line of 16 bytes has two pixels: 250 passes of 16 cycles, and 10 of 250 windows before.
+    # A line of 16 bytes has two pixels, so the convolution takes 250 passes of 16 cycles. Before
+    # it, 250 windows take ten cycles each.
     assert cycles_of(writer.content) < 250 * 16 + 10 * 250 + 200
 
 
 def test_gathered_rows_make_tiles_of_all_taps() -> None:
     writer = Writer((49, 10, 1), (10, 4), (2, 2), 64)
-    # 40 taps in three tiles for each of four blocks, and 29 x 5 pixels that gather four rows each.
+    # Each of four blocks has 40 taps in three tiles. Before, 29 x 5 pixels gather four rows each.
     assert cycles_of(writer.content) < (3 * 4 + 4) * 125 + (4 + 1) * 29 * 5 + 300
 
 
@@ -189,7 +190,7 @@ def test_pooling_is_hidden() -> None:
     writer = Writer((12, 10, 64), (1, 1), (1, 1), 64)
     alone = cycles_of(writer.content)
     writer.average()
-    # Of four poolings of 120 taps at least three have no time of their own.
+    # At least three of the four poolings, of 120 taps each, run while the convolution does.
     assert cycles_of(writer.content) < alone + 2 * 120
 
 
@@ -198,8 +199,8 @@ def test_constants_of_a_program_without_loops_come_after_its_input() -> None:
     writer.depthwise()
     order = opcodes(program_of(writer.content))
     reads = [number for number, each in enumerate(order) if each == Opcode.READ_HOST_MEMORY]
-    # Only the first steps have their parameters before the input: later ones would wait for all of
-    # it.
+    # Only the first steps load their parameters before the input. Later loads would wait for all of
+    # the input.
     assert order.index(Opcode.READ_HOST_MEMORY_ALTERNATE) < order.index(Opcode.CONVOLVE) < reads[1]
 
 
@@ -209,7 +210,7 @@ def test_constants_of_a_program_without_loops_come_after_its_input() -> None:
         ((32, 12, 3), (2, 2), (3, 3), 8),
         ((20, 9, 3), (1, 1), (3, 3), 5),
         ((40, 6, 1), (1, 1), (5, 3), 6),
-        ((34, 8, 2), (2, 1), (2, 3), 7),  # windows that reach down only, 17 rows
+        ((34, 8, 2), (2, 1), (2, 3), 7),  # windows that reach down only; a half has 17 rows
         ((20, 8, 20), (1, 1), (3, 3), 4),
     ],
 )
@@ -231,9 +232,10 @@ def test_halves_take_half_the_time_of_the_lanes() -> None:
     writer = Writer((96, 96, 3), (3, 3), (2, 2), 8)
     writer.depthwise()
     writer.pointwise(16)
-    # There are three tiles for each of two halves, and nine taps of 24 rows for lanes and array.
-    # Then the last convolution follows. The first one has to wait for its rows, and the output is
-    # written last. All rows one by one would take 10,000 cycles more.
+    # The first convolution has three tiles for each of two halves. The depthwise convolution has
+    # nine taps of 24 rows for each half, on lanes and array. The first convolution waits for its
+    # rows, the last convolution follows, and the output is written last. Rows one by one would take
+    # 10,000 cycles more.
     array, lanes = 2 * 3 * 25 * 48, 26 * 48 + 9 * 24 * 48
     assert cycles_of(writer.content) < (9 * array + 8 * lanes) / 17 + 2 * 24 * 48 + 3500
 
@@ -241,11 +243,11 @@ def test_halves_take_half_the_time_of_the_lanes() -> None:
 @pytest.mark.parametrize(
     ("shape", "channels", "stride"),
     [
-        ((6, 6, 40), 75, (1, 1)),  # blocks wholly on the array
+        ((6, 6, 40), 75, (1, 1)),  # the array makes whole blocks
         ((6, 6, 40), 75, (2, 2)),
         ((3, 3, 40), 90, (1, 1)),
         ((12, 12, 40), 90, (2, 2)),
-        ((30, 7, 20), 12, (2, 2)),  # rows while the array makes the next ones
+        ((30, 7, 20), 12, (2, 2)),  # the lanes take rows while the array makes the next rows
     ],
 )
 @pytest.mark.parametrize(
@@ -264,8 +266,9 @@ def test_lanes_do_not_wait_for_blocks_on_the_array() -> None:
     writer = Writer((12, 12, 16), (1, 1), (1, 1), 96)
     writer.depthwise()
     writer.pointwise(16)
-    # Three of six blocks are made on the array, nine taps of 144 pixels each. The lanes have the
-    # taps of the other blocks, and their results. There are 6 passes and 144 arriving lines before.
+    # The array makes three of the six blocks, with nine taps for each of 144 pixels. The lanes take
+    # the taps of the other three blocks, and their results. Before, there are 6 passes, and 144
+    # lines arrive.
     assert cycles_of(writer.content) < 6 * 144 + 3 * (9 * 145 + 144) + 3 * 144 + 500
 
 
@@ -287,7 +290,10 @@ def test_no_share_of_the_lanes_is_worse_than_all(
 
 @pytest.mark.parametrize("pixels", [100, 480, 1000])
 def test_sums_that_are_held_across_the_end_of_the_accumulators(pixels: int) -> None:
-    """The first sums of a depthwise layer lie where a convolution ends, and others follow."""
+    """Check a depthwise layer with sums that reach across the end of the accumulators.
+
+    Its first sums lie where the sums of a convolution before it end.
+    """
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     a, b = writer.tensor((1, 1, pixels, 16), scale=0.1), writer.tensor((1, 32, 32, 64), scale=0.1)

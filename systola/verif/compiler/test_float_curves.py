@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of float32 between DEQUANTIZE and QUANTIZE as tables of the machine, and LiteRT."""
+"""Tests of float32 functions that become tables of the machine, against LiteRT.
+
+The functions lie between DEQUANTIZE and QUANTIZE.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,14 @@ CHAINS = {
     "differences": ["SQUARED_DIFFERENCE 0.4", "MUL 0.6", "RELU_N1_TO_1", "SIGN"],
     "activations": ["MUL -3", "RELU", "RELU6"],
 }
-"""Operators, each with the constant before or after it, and its fused activation."""
+"""Chains of float32 operators; a text is an operator with its constant and its fused activation.
+
+The constant stands before or after the operator, as in "2.5 DIV" or "ADD 0.7".
+"""
 
 
 def model(names: list[str], scales: tuple[float, float], zeros: tuple[int, int]) -> bytes:
-    """Return a model of operators in float32 between int8 and int8."""
+    """Return a model of a chain of float32 operators, with int8 codes as input and output."""
     writer = ModelWriter()
     source, result = (
         writer.tensor((1, 256), "int8", scale, zero)
@@ -63,11 +69,11 @@ def model(names: list[str], scales: tuple[float, float], zeros: tuple[int, int])
     ["SIN", *(pytest.param(name, marks=pytest.mark.thorough) for name in list(CHAINS)[1:])],
 )
 def test_all_codes(name: str) -> None:
-    """Check all codes at several scales: all of it is a table of the machine."""
+    """Check that a chain of float32 operators becomes a table, which is exact for all codes."""
     rng = np.random.default_rng(random_seed())
     for _ in range(10):
         scales = 10 ** rng.uniform(-2.5, -0.5), 10 ** rng.uniform(-3, -1)
-        # Powers of numbers below 0 are no numbers.
+        # POW has no result for numbers below 0, so its inputs have the lowest zero point.
         least = -128 if name == "POW" else int(rng.integers(-128, 128))
         zeros = least, int(rng.integers(-128, 128))
         content = model(CHAINS[name], scales, zeros)
@@ -80,7 +86,10 @@ def test_all_codes(name: str) -> None:
 @pytest.mark.parametrize("zero", [-128, 5])
 @pytest.mark.parametrize("before", [0, 1])
 def test_padding_between(zero: int, before: int) -> None:
-    """Pad float32 before a function, and after it: codes of zeros need not be there."""
+    """Check padding of float32 numbers before a function and after it.
+
+    The codes of the padding's zeros need not be among the codes of the input.
+    """
     writer = ModelWriter()
     source, result = (
         writer.tensor(shape, "int8", 0.05, zero) for shape in ((1, 1, 256), (1, 2, 257))
@@ -103,7 +112,7 @@ def test_padding_between(zero: int, before: int) -> None:
 
 
 def test_float_result() -> None:
-    """Numbers that the network gives as they are come from a table of the host."""
+    """Check that a table on the host makes float32 numbers that are an output of the network."""
     writer = ModelWriter()
     source = writer.tensor((1, 256), "int8", 0.05, 3)
     numbers, result = (writer.tensor((1, 256), "float32") for _ in range(2))
@@ -115,7 +124,10 @@ def test_float_result() -> None:
 
 
 def test_refusals() -> None:
-    """Numbers that are no function of codes, and two calculated tensors, are refused."""
+    """Check that functions of float32 inputs and of two calculated tensors are refused.
+
+    So are functions that are infinite or undefined for some codes.
+    """
     for kind, operands in (("SIN", 1), ("ADD", 2)):
         writer = ModelWriter()
         source, result = (writer.tensor((1, 4), "float32") for _ in range(2))
@@ -123,7 +135,7 @@ def test_refusals() -> None:
         with pytest.raises(ModelError, match=r"its input is float32, supported is int8"):
             network_of(writer.content([source], [result]))
     for names in (["LOG"], ["EXP", "EXP"]):
-        # LiteRT's codes of not-a-numbers and of infinity depend on the processor.
+        # LiteRT's codes for infinity and for results that are no numbers depend on the processor.
         with pytest.raises(ModelError, match=r"numbers that processors convert in different ways"):
             network_of(model(names, (1.0, 0.05), (0, 5)))
     writer = ModelWriter()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constants that a model quantises or dequantises itself."""
+"""Tests of constants that a model itself quantises or dequantises."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONSTANTS = {
 )
 @pytest.mark.parametrize("dtype", CONSTANTS)
 def test_constants(kinds: tuple[str, ...], dtype: str) -> None:
-    """Check the sum of an input and a constant that is made from other constants."""
+    """Check the sum of an input and a constant that operators make from another constant."""
     data = CONSTANTS[dtype]
     writer = ModelWriter()
     source, result = (writer.tensor((1, 5), "int8", scale, -3) for scale in (0.07, 0.1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model files damaged at random: a clear error, or the results of the official interpreter."""
+"""Tests that a damaged model file gives a clear error, or the official interpreter's results."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from systola.verif.plan.selection import thorough
 
 PRESETS = ("small", "tiny", "base", "8x5")
 MUTANTS, MORE_MUTANTS = 150, 500
-"""Numbers of mutants in the quick tests and in all tests; `make soak` tries other mutants."""
+"""Numbers of damaged files in the quick tests and in all tests; `make soak` tries other files."""
 ALL_MUTANTS = 12_000
-"""Number of mutants of all models with --exhaustive, about half an hour."""
+"""Number of damaged files, made of all models, with --exhaustive; they take about half an hour."""
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +33,16 @@ def judge() -> Iterator[Isolation]:
 
 
 def verdict_of(judge: Isolation, content: bytes, preset: str, seed: int) -> Verdict:
-    """Return the verdict on a file; the process that gives it may have ended in any way."""
+    """Return the verdict on a model file, also if the judge's process has crashed on it."""
     found, status = judge.call(content, preset, seed)
     return found[-1] if found else Verdict("wrong", f"the process has ended with status {status}")
 
 
 def check_mutants(judge: Isolation, names: Sequence[str], count: int) -> Counter[str]:
-    """Return how many mutants got which verdict; fails if a verdict is 'wrong'."""
+    """Judge a number of damaged files; return how often each kind of verdict occurred.
+
+    The test fails if a verdict is 'wrong'.
+    """
     seed = random_seed()
     kinds: Counter[str] = Counter()
     wrong: list[str] = []
@@ -76,7 +79,7 @@ def test_many_mutants(judge: Isolation) -> None:
 
 @pytest.mark.thorough
 def test_compiling_is_deterministic() -> None:
-    """Check that programs do not depend on the order of sets and dictionaries."""
+    """Check that the order of sets and dictionaries in Python does not change programs."""
     found = [
         subprocess.run(
             [sys.executable, "-m", __name__],
@@ -92,7 +95,7 @@ def test_compiling_is_deterministic() -> None:
 
 
 def print_programs() -> None:
-    """Print a checksum of the program of each stored model."""
+    """Print the name of each stored model and a checksum of its program."""
     for name in model_files(large=True):
         program = api.compile(model_file(name), batch=3).to_bytes()
         print(name, hashlib.sha256(program).hexdigest())

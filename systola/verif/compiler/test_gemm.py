@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled matrix products on the golden model, against plain numpy."""
+"""Tests of compiled matrix products on the golden model, against plain numpy."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from systola.verif.kit.seeds import random_seed
 
 SPEED_TABLE = ((64, 64, 64), (16, 64, 64), (255, 16, 128), (16, 784, 512), (512, 512, 512))
 SAMPLES = 100
-"""Sizes that the quick run tries for each array."""
+"""Number of random sizes of products that the quick tests try for each array."""
 
 
 class Bench:
-    """One golden machine and random operands to cut products from."""
+    """A golden machine that runs random matrix products and compares their results with numpy."""
 
     def __init__(self, config: Config, seed: int) -> None:
         self.backend = GoldenBackend(config)
@@ -93,7 +93,8 @@ def test_chains_on_machines_with_little_memory() -> None:
         for layer in layers:
             a = product(a, layer)
         assert np.array_equal(compiled.result(result.host), a), (backend.config, widths, rows)
-    # Of 200 chains 194 had room. Were it only 80 % of them, 30 of 60 would be five deviations off.
+    # Of 200 random chains 194 fitted the machine. Even if only 80 % fitted, 30 of 60 would be five
+    # standard deviations below the mean.
     assert compiled_ones > 30
 
 
@@ -101,7 +102,7 @@ def test_chains_on_machines_with_little_memory() -> None:
 def test_speed_table(size: tuple[int, int, int]) -> None:
     compiled = Bench(preset("base"), random_seed()).check(*size)
     if size == (64, 64, 64):
-        # Whether there is a table depends on the seed.
+        # The program loads a table if the random layer has one, which depends on the seed.
         program = [code for code in opcodes(compiled.image.program) if code != Opcode.LOAD_TABLE]
         assert program == [
             Opcode.REQUIRE_MACHINE,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators with activations of int16 and weights of int8, against LiteRT."""
+"""Tests of operators with int16 activations and int8 weights, against LiteRT."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from systola.verif.kit.seeds import random_seed
 SAME, VALID = 0, 1
 SCALE, RESULT_SCALE = 0.0004, 0.003
 WEIGHTS = 1
-"""Place of the weights among the inputs of all operators that have some."""
+"""Position of the weights among the inputs of an operator."""
 
 
 def activation(name: str) -> int:
-    """Return the number of a fused activation."""
+    """Return the schema's number of the fused activation with this name."""
     return int(getattr(schema.ActivationFunctionType, name))
 
 
 def samples(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.int16]:
-    """Return random codes of the whole range, the ends more often than others."""
+    """Return random int16 codes of the whole range, with its two ends more often than others."""
     values = rng.integers(-(1 << 15), 1 << 15, shape)
     return np.where(rng.random(shape) < 0.1, rng.choice([-32768, 32767], shape), values).astype(
         np.int16
@@ -41,9 +41,7 @@ def samples(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.int1
 
 
 def check(content: bytes, *x: NDArray[np.int16], machine: str = "base") -> None:
-    """Check all bytes of a network that the machine calculates, as a whole and from the golden
-    model.
-    """
+    """Check that a network runs on the machine in 16-bit modes, with the interpreter's results."""
     network = network_of(content)
     stages = [stage for stage in network.stages if isinstance(stage, Operations)]
     assert any(is_wide(node) for stage in stages for node in stage.nodes)
@@ -66,7 +64,7 @@ def weighted(
     scale: float = RESULT_SCALE,
     **options: int,
 ) -> bytes:
-    """Return a model of one operator with random weights."""
+    """Return a model of a single operator of int16 with random weights."""
     writer = ModelWriter()
     n = weights[axis]
     scales = rng.uniform(0.001, 0.02, n if channels else 1).astype(np.float32)
@@ -204,7 +202,8 @@ def test_average(
     rng = np.random.default_rng(random_seed())
     made = pooling("AVERAGE_POOL_2D", size, kernel, stride, padding, channels, function)
     x = samples(rng, (4, 1, *size, channels))
-    # Sums near 0 have many halves; in the last sample all codes are the least one.
+    # In samples 1 and 2 the sums are near 0, so many means end in a half. In the last sample all
+    # codes are the lowest code.
     x[1] >>= 13
     x[2] >>= 12
     x[3] = -32768
@@ -220,7 +219,7 @@ def pooling(
     channels: int,
     function: str,
 ) -> bytes:
-    """Return a model of one pool."""
+    """Return a model of a single pooling of int16."""
     pairs = zip(size, kernel, stride, strict=True)
     out = [-(-n // s) if padding == SAME else (n - k) // s + 1 for n, k, s in pairs]
     writer = ModelWriter()
@@ -240,7 +239,7 @@ def pooling(
 
 
 def test_after_a_move() -> None:
-    """Check a layer that takes elements in an order that the host has changed."""
+    """Check a layer on the machine after a TRANSPOSE on the host."""
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     source, turned = (writer.tensor(shape, "int16", SCALE) for shape in ((4, 6), (6, 4)))
@@ -283,7 +282,10 @@ def test_two_operands(kind: str, constant: bool, function: str, scale: float) ->
 
 
 def test_a_network_on_the_machine_and_on_the_host() -> None:
-    """A layer, a curve that the host has, an addition, another layer; several samples."""
+    """Check several samples of an int16 network with its layers and an ADD on the machine.
+
+    A curve between them is on the host.
+    """
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     tensors = [
@@ -339,7 +341,10 @@ def test_sums_of_more_than_32_bits_are_the_hosts() -> None:
 
 @pytest.mark.parametrize("kind", ["FULLY_CONNECTED", "CONV_2D"])
 def test_many_rows(kind: str) -> None:
-    """More rows than accumulators, inputs in several blocks; the convolution is one in bands."""
+    """Check int16 layers with more rows than accumulators; the convolution is run in bands.
+
+    The inputs of a row lie in several blocks.
+    """
     rng = np.random.default_rng(random_seed())
     config = preset("8x8")
     k, n = 2 * config.rows + 1, config.cols + 1
@@ -356,7 +361,7 @@ def test_many_rows(kind: str) -> None:
 
 @pytest.mark.parametrize("constant", [False, True])
 def test_operands_in_bands(constant: bool) -> None:
-    """A sum that the unified buffer does not hold whole."""
+    """Check an int16 ADD of values that are too large for the unified buffer."""
     rng = np.random.default_rng(random_seed())
     shape = (1, preset("8x8").buffer_lines // 4, 9)
     writer = ModelWriter()
@@ -382,7 +387,7 @@ def test_a_machine_without_16_bit_modes() -> None:
 
 
 def powers_of_two() -> bytes:
-    """Return an ADD of scales for which LiteRT shifts."""
+    """Return an int16 ADD with scales that are powers of two, for which LiteRT shifts."""
     writer = ModelWriter()
     tensors = [writer.tensor((1, 6), "int16", 2.0**-12) for _ in range(3)]
     writer.operator("ADD", tensors[:2], tensors[2:], potScaleInt16=True)
@@ -390,7 +395,7 @@ def powers_of_two() -> bytes:
 
 
 def broadcast() -> bytes:
-    """Return a MUL of two values, one of them with fewer elements."""
+    """Return an int16 MUL of a value and a smaller value, which is repeated."""
     writer = ModelWriter()
     tensors = [writer.tensor(shape, "int16", 0.001) for shape in ((1, 4, 6), (1, 1, 6), (1, 4, 6))]
     writer.operator("MUL", tensors[:2], tensors[2:])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations with windows that are larger than one instruction allows, or have many taps."""
+"""Tests of windows that are larger than one instruction allows, or have many taps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAME, VALID = 0, 1
 
 
 def check(content: bytes, shape: tuple[int, ...], machine: str = "base", batch: int = 2) -> None:
-    """Compare the golden model with the interpreter, byte by byte."""
+    """Run a model on random samples; compare golden model and interpreter byte by byte."""
     x = np.random.default_rng(random_seed()).integers(-128, 128, (3, *shape), np.int8)
     run = run_network(GoldenBackend(preset(machine)), network_of(content), x, batch=batch)
     assert np.array_equal(run.y, interpret(content, x))
@@ -59,7 +59,7 @@ def pool(
     [
         ("AVERAGE_POOL_2D", (1, 1, 300, 3), (1, 300), (1, 300), VALID),
         ("MAX_POOL_2D", (1, 300, 1, 3), (300, 1), (300, 1), VALID),
-        # A prime number of pixels has no sides.
+        # A window with a prime number of pixels cannot be taken as a rectangle.
         ("AVERAGE_POOL_2D", (1, 1, 257, 3), (1, 257), (1, 1), VALID),
         ("AVERAGE_POOL_2D", (1, 1, 600, 3), (1, 300), (1, 100), VALID),
         ("AVERAGE_POOL_2D", (1, 12, 12, 3), (9, 9), (1, 1), SAME),
@@ -82,9 +82,9 @@ def test_pools(
 
 @pytest.mark.parametrize(("size", "host"), [(12, False), (65, True)])
 def test_place_of_averages_over_the_edge(size: int, host: bool) -> None:
-    """Check that averages over the edge of a large map stay on the host.
+    """Check that average poolings over the edge of a map run on the host if the map is large.
 
-    They would take too many instructions. On a small map few instructions suffice.
+    On a large map they would take too many instructions, on a small map few suffice.
     """
     shape = (1, size, size, 4)
     network = network_of(pool("AVERAGE_POOL_2D", shape, (9, 9), (1, 1), SAME))
@@ -156,7 +156,7 @@ def test_convolutions(
 )
 @pytest.mark.parametrize("batch", [1, 4])
 def test_dense_layer_over_many_pixels(shape: tuple[int, ...], inputs: int, batch: int) -> None:
-    """Check a dense layer over many pixels, in the lines of the layer before, with several rows."""
+    """Check a dense layer that takes many pixels of the layer before, with one or more rows."""
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     source, active = (writer.tensor(shape, "int8", 0.05, 3) for _ in range(2))
@@ -170,7 +170,10 @@ def test_dense_layer_over_many_pixels(shape: tuple[int, ...], inputs: int, batch
 
 
 def test_more_channels_than_an_instruction_takes() -> None:
-    """The message names the layer, and the preset that has wider blocks."""
+    """Check the error for a layer with more channels than an instruction takes.
+
+    The message names the layer, and a preset that has wider blocks.
+    """
     writer = ModelWriter()
     channels = 4096 * preset("8x8").cols
     source = writer.tensor((1, 1, 1, 2), "int8", 0.1)

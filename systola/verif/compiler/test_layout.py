@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The places of matrices, tiles and parameters in memory, element by element."""
+"""Tests of where matrices, tiles and parameters lie in memory, element by element."""
 
 from __future__ import annotations
 

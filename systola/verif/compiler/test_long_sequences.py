@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows along sequences that are too large for one instruction, against the interpreter."""
+"""Tests of windows along sequences that are too long for one instruction, against LiteRT."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sequence_model(
     stride: int = 1,
     dilation: int = 1,
 ) -> bytes:
-    """One operator on a sequence of any padding."""
+    """Return a model of a convolution or a pooling along a sequence, with random padding."""
     writer = ModelWriter()
     extent = (taps - 1) * dilation + 1
     same = bool(rng.integers(2)) or extent > length

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random LSTM operators on the golden model, against the reference interpreter."""
+"""Tests of random LSTM operators on the golden model, against the reference interpreter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lstm_model(
     shape: tuple[int, int, int] | None = None,
     **options: Any,
 ) -> bytes:
-    """Return a model of one LSTM, with the options of add_lstm."""
+    """Return a model of a single LSTM; `options` are arguments of `add_lstm`."""
     writer = ModelWriter()
     scale = float(np.float32(rng.uniform(0.003, 0.02)))
     zero_point = int(rng.integers(-128, 128))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LSTMs of one sequence, block by block: every byte, and the tiles that each step takes."""
+"""Tests of LSTMs that run block by block: their results, and the tiles that each step reads."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from systola.verif.kit.seeds import random_seed
 @pytest.mark.parametrize(
     ("machine", "cells", "cell_bits", "clip"),
     [
-        ("base", 36, 11, 10.0),  # four mixed cells
+        ("base", 36, 11, 10.0),  # The last four cells are mixed: they share a tile.
         ("base", 33, 13, 0.5),
-        ("base", 37, 12, 0.0),  # five cells of a last block of its own
+        ("base", 37, 12, 0.0),  # The last five cells are a block of their own.
         ("base", 32, 16, 10.0),
         ("small", 26, 18, 10.0),
-        ("small", 17, 7, 10.0),  # no tanh of the cells
+        ("small", 17, 7, 10.0),  # LiteRT has no tanh for cells with 7 fraction bits.
     ],
 )
 def test_every_byte(machine: str, cells: int, cell_bits: int, clip: float) -> None:
@@ -40,7 +40,7 @@ def test_every_byte(machine: str, cells: int, cell_bits: int, clip: float) -> No
 
 
 def tiles_of_a_step(content: bytes) -> int:
-    """Return the tiles that are read in the loop over the steps in time."""
+    """Return the number of tiles that an LSTM reads in each pass of the loop over its steps."""
     code = program_of(content).image.program
     instructions = [decode(code[n : n + 16]) for n in range(0, len(code), 16)]
     opcodes = [entry.opcode for entry, _ in filter(None, instructions)]
@@ -56,8 +56,8 @@ def tiles_of_a_step(content: bytes) -> int:
 @pytest.mark.parametrize(
     ("cells", "tiles"),
     [
-        # Two blocks: 8 tiles along N by 2 along K. Four mixed cells: one more along N, one more for
-        # each three groups of gates, and four that spread them.
+        # Two blocks of cells need 8 tiles along N by 2 along K. Four mixed cells need one more tile
+        # along N, one more for each three groups of gates, and four that spread these.
         (32, 16),
         (36, 9 * 2 + 3 + 4),
         (37, 12 * 3),
@@ -69,7 +69,7 @@ def test_tiles_of_a_step(cells: int, tiles: int) -> None:
 
 
 def test_others_go_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that an LSTM with one step, one block or a batch goes step by step."""
+    """Check that an LSTM with one step, one block or a batch does not run block by block."""
     monkeypatch.delattr(lstm_choice, "lstm_by_blocks")
     rng = np.random.default_rng(1)
     for steps, cells in ((1, 36), (4, 20)):
@@ -77,7 +77,10 @@ def test_others_go_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_layout() -> None:
-    """Check that cells beyond the blocks are mixed if they take a quarter of a line at most."""
+    """Check in which columns of tiles the cells of an LSTM lie.
+
+    Cells beyond whole blocks share a mixed tile, if they take a quarter of a line at most.
+    """
     layout = Layout(36, 16)
     gates, cells = layout.columns()
     assert (layout.mixed, layout.blocks, layout.tiles, layout.rest) == (1, 2, 9, 4)

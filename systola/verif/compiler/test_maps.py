@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutional and recurrent networks on the golden model, against the reference interpreter."""
+"""Tests of convolutional and recurrent networks on the golden model, against LiteRT."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_one_program(name: str) -> None:
 
 
 def cut_machine(rng: np.random.Generator) -> Config:
-    """Return a machine so small that much must be cut or loaded again and again."""
+    """Return a machine so small that operations are cut, and weights loaded again and again."""
     rows, cols = (int(size) for size in rng.integers(2, 20, 2))
     return dataclasses.replace(
         preset(f"{rows}x{cols}"),
@@ -60,7 +60,7 @@ def cut_machine(rng: np.random.Generator) -> Config:
 
 
 def check_random(model: RandomMaps, config: Config) -> bool:
-    """Return whether the network fits the machine, after a check of its results if it does."""
+    """Check the results of a random network if it fits the machine; return whether it fits."""
     network = network_of(model.content)
     try:
         compile_network(config, network, 1)
@@ -108,7 +108,7 @@ def test_two_inputs() -> None:
 
 
 def test_many_inputs() -> None:
-    """Check more inputs than there are index registers: inputs of one size share a register."""
+    """Check a network with more inputs than index registers: inputs of one size share one."""
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     inputs = [writer.tensor((1, 6), "int8", 0.05, number) for number in range(9)]
@@ -123,7 +123,7 @@ def test_many_inputs() -> None:
 
 
 def test_any_graph() -> None:
-    """Check an operation that takes the same value twice, and one that no output needs."""
+    """Check a network with a value that two operations take, and a result that nothing needs."""
     writer = ModelWriter()
     tensors = [writer.tensor((1, 4), "int8", scale) for scale in (0.1, 0.2, 0.05)]
     for result in tensors[1:]:
@@ -135,7 +135,10 @@ def test_any_graph() -> None:
 
 
 def test_many_bands() -> None:
-    """Check weights read again for each row of the result, more often than reads may wait."""
+    """Check a convolution that reads its weights again for each row of the result.
+
+    These are more weight reads than may wait at one time.
+    """
     rng = np.random.default_rng(random_seed())
     config = dataclasses.replace(preset("small"), accumulator_rows=12)
     for channels in (1, 2, 20):
@@ -162,7 +165,10 @@ def test_many_bands() -> None:
     ],
 )
 def test_depthwise_in_the_lanes_and_on_the_array(config: Config, kernel: int) -> None:
-    """Check all rows on the array, without lanes or with too many taps, or only the lower rows."""
+    """Check a depthwise convolution that the lanes and the array share, or the array makes alone.
+
+    The array makes all rows if there are no lanes or too many taps, else only the lower rows.
+    """
     rng = np.random.default_rng(random_seed())
     for stride, channels in ((1, 5), (2, 21)):
         out = -(-13 // stride)

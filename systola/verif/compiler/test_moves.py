@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that move elements, or change indexes and shapes in models."""
+"""Tests of operators that move elements, and of indexes and shapes that a model calculates."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_random_networks() -> None:
 
 
 def test_the_largest_first_map_can_grow() -> None:
-    """Check that a network of one CONCATENATION is found for each first map."""
+    """Check that MOST_ELEMENTS leaves room for a CONCATENATION after the largest first map."""
     for repeat in (1, 2):
         network = RandomMoves(np.random.default_rng(random_seed()), ("join",), 0)
         first = replace(network.maps[0], shape=(repeat, 13, 13, 19))
@@ -55,7 +55,7 @@ def test_the_largest_first_map_can_grow() -> None:
 
 
 def check(content: bytes, *x: NDArray[Any]) -> Network:
-    """Return the network of a model, after a check of its results with the interpreter."""
+    """Check a model's results with the interpreter; return its network."""
     network = network_of(content)
     run = run_network(GoldenBackend(preset("small")), network, *x)
     assert np.array_equal(run.y, interpret(content, *x))
@@ -63,13 +63,17 @@ def check(content: bytes, *x: NDArray[Any]) -> Network:
 
 
 def moved_by_host(network: Network) -> int:
-    """Return how many moves of elements stay on the host."""
+    """Return how many operations that move elements a network leaves to the host."""
     stages = [stage for stage in network.stages if isinstance(stage, HostStage)]
     return sum(isinstance(stage.function, Rearrange) for stage in stages)
 
 
 def embedding(dtype: str, *, from_the_end: bool = False) -> tuple[ModelWriter, int, int]:
-    """Return a writer with a table of 50 rows of 7, the tensor of numbers, and the chosen rows."""
+    """Return a writer of a model with an embedding, the tensor of its input, and of its result.
+
+    The embedding has 50 rows of 7 codes. With `from_the_end` numbers below 0 count from the last
+    row.
+    """
     rng = np.random.default_rng(1)
     writer = ModelWriter()
     tokens = numbers = writer.tensor((1, 9), dtype)
@@ -130,7 +134,7 @@ def test_bytes_without_sign(scale: float) -> None:
 @pytest.mark.parametrize("axis", [1, 2])
 @pytest.mark.parametrize("scales", [(0.1, 0.2, 0.1), (0.07, 0.3, 0.11), (0.3, 0.3, 0.3)])
 def test_bytes_without_sign_are_joined(scales: tuple[float, float, float], axis: int) -> None:
-    """Check that CONCATENATION of uint8 brings all codes of an input to the result's scale."""
+    """Check that a CONCATENATION of uint8 brings the codes of all inputs to the result's scale."""
     writer = ModelWriter()
     sources = [
         writer.tensor((1, 16, 16), "uint8", scale, zero_point)
@@ -153,7 +157,7 @@ def test_bytes_without_a_scale_are_joined() -> None:
 
 
 def test_shapes_are_constants() -> None:
-    """Check a batch size that is read from a shape, put before the rest, and used to reshape."""
+    """Check a RESHAPE to a shape that the model makes from the batch size of its input."""
     writer = ModelWriter()
     source, result = (writer.tensor(shape, "int8", 0.1) for shape in ((1, 4, 6), (1, 3, 8)))
     numbers = [
@@ -173,7 +177,7 @@ def test_shapes_are_constants() -> None:
 
 
 def test_samples_of_a_batch_change_places() -> None:
-    """Check that the first dimension does not count samples if these change places."""
+    """Check that the first dimension does not count samples if an operator reverses it."""
     writer = ModelWriter()
     tensors = [writer.tensor((4, 6), "int8", 0.1) for _ in range(2)]
     axis = writer.tensor((1,), "int32", data=np.array([0], np.int32))
@@ -219,7 +223,7 @@ def test_time_first_moves_nothing() -> None:
 
 @pytest.mark.parametrize(("size", "host"), [(4, 0), (30, 1)])
 def test_channels_become_pixels(size: int, host: int) -> None:
-    """Check that few elements are moved by the machine, and many by the host."""
+    """Check that the machine transposes a small map, and the host a large map."""
     writer = ModelWriter()
     tensors = [writer.tensor((1, size, size), "int8", 0.1) for _ in range(3)]
     order = writer.tensor((3,), "int32", data=np.array([0, 2, 1], np.int32))
@@ -230,7 +234,7 @@ def test_channels_become_pixels(size: int, host: int) -> None:
 
 
 def test_several_outputs() -> None:
-    """Check several outputs: one is float32, one is the input of another."""
+    """Check a network of several outputs, one in float32 and one that others are made from."""
     writer = ModelWriter()
     source, relu = (writer.tensor((1, 3, 8), "int8", scale) for scale in (0.1, 0.05))
     floats, half = writer.tensor((1, 3, 8), "float32"), writer.tensor((1, 3, 4), "int8", 0.05)
@@ -273,9 +277,9 @@ def test_refusals(numbers: list[list[int]], message: str) -> None:
     ("dtype", "scale"), [("int16", (0.01, 0)), ("float32", ()), ("float32", (0.1, -32))]
 )
 def test_padding_of_other_types(dtype: str, scale: tuple[float, ...]) -> None:
-    """Check that the host pads numbers that the machine has no type for, with zeros.
+    """Check that the host pads int16 and float32 tensors, with zeros.
 
-    A tensor of float32 may have a scale and a zero point, which mean nothing.
+    A float32 tensor may have a scale and a zero point, which mean nothing.
     """
     writer = ModelWriter()
     source, result = (writer.tensor(shape, dtype, *scale) for shape in ((1, 3, 4), (1, 6, 5)))

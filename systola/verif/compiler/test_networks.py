@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole networks on the golden model, against the reference interpreter and its stored outputs."""
+"""Tests of whole networks on the golden model, against LiteRT and its stored outputs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_digits() -> None:
 
 
 class RandomModel:
-    """A chain of layers with random shapes, scales, activations and operators in between."""
+    """A random chain of layers and other operators, with random shapes, scales and activations."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
@@ -121,7 +121,7 @@ class RandomModel:
 
     def _layer(self) -> None:
         rng, k, n = self.rng, self.shape[-1], int(self.rng.integers(1, 70))
-        # With this scale, results spread over about all codes.
+        # The scale of the weights is such that results spread over about all codes.
         source_scale = self.scale
         self.shape = (*self.shape[:-1], n)
         self.scale, self.zero_point = self._scale(), int(rng.integers(-128, 128))
@@ -209,7 +209,7 @@ def test_activations_merge_into_the_layer() -> None:
 
 
 def chain(*kinds: str, dtype: str = "int8") -> bytes:
-    """Return a model of operators in a row, with weights 4 x 4."""
+    """Return a model of a chain of operators; layers have weights of 4 x 4."""
     writer = ModelWriter()
     tensors = [writer.tensor((1, 4), dtype, 0.1)]
     for kind in kinds:
@@ -237,7 +237,7 @@ def test_unsupported_models(model: bytes, message: str) -> None:
 
 
 def two_layers(**changes: object) -> bytes:
-    """Return a layer with one thing changed from a supported layer."""
+    """Return a model of a layer that is supported except for `changes`."""
     writer = ModelWriter()
     source = writer.tensor((1, 4), "int8", changes.get("source_scale", 0.1))
     result = writer.tensor((1, int(str(changes.get("results", 3)))), "int8", 0.1)

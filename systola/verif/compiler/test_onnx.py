@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX models on the golden model, against ONNX Runtime."""
+"""Tests of ONNX models on the golden model, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ def test_stored_outputs(name: str, machine: str) -> None:
 
 
 def test_input_in_several_shapes() -> None:
-    """Check an input in two shapes: its own, and one that is made by way of a third shape."""
+    """Check a model that takes its input in two shapes, and makes one by way of a third shape."""
     writer = OnnxWriter()
     x = writer.input((1, 19, 4))
     rows = writer.node("Gather", x, writer.constant(np.array([1, 17])), axis=1)
     shaped = writer.node("Reshape", x, writer.constant(np.array([1, 2, 38])))
-    # 19 x 4 and 2 x 38 have no factors in common, so the order of the shape is made first.
+    # The shapes 19 x 4 and 2 x 38 have no common factors. So the compiler first puts the elements
+    # into the plain order of the input.
     ordered = writer.node("Transpose", shaped, perm=[0, 1, 2])
     columns = writer.node("Gather", ordered, writer.constant(np.array([5, 30, 7])), axis=2)
     content = writer.content((rows, "int8", (1, 2, 4)), (columns, "int8", (1, 2, 3)))
@@ -61,7 +62,10 @@ def test_input_in_several_shapes() -> None:
     ("dtype", "zero_point"), [("int8", -128), ("int8", 127), ("uint8", 0), ("uint8", 255)]
 )
 def test_weights_far_from_their_zero_point(kind: str, dtype: str, zero_point: int) -> None:
-    """Check weights up to 255 from their zero point, which take more than two weights of 8 bits."""
+    """Check weights that differ by up to 255 from their zero point.
+
+    The machine needs more than two weights of 8 bits for each of them.
+    """
     rng = np.random.default_rng(random_seed())
     limits = np.iinfo(dtype)
     of_weights = {
@@ -89,28 +93,29 @@ def test_weights_far_from_their_zero_point(kind: str, dtype: str, zero_point: in
     assert len(np.unique(expected)) > 50
     model = api.compile(content, preset="small", batch=4)
     found = model.run(x, backend="iss").outputs[0]
-    # A sum in the middle of two codes may go either way, if the compiler reports this.
+    # A sum half-way between two codes may be rounded to either, if the compiler reports it as
+    # inexact.
     most = 1 if model.inexact_channels else 0
     assert np.abs(found.astype(int) - expected.astype(int)).max() <= most
 
 
 FLOAT_SUMS = {f"{how}{kind}" for how in ("", "Fused") for kind in ("Conv", "MatMul", "Gemm")}
-"""Operators of ONNX Runtime with sums of float32."""
+"""Kinds of ONNX Runtime's operators that calculate sums in float32."""
 MEANS = ("average_pool", "global_average", "reduce_mean")
-"""Operators with results that are often in the middle of two codes."""
+"""Kinds of operators with results that are often half-way between two codes."""
 
 
 def check_random(model: RandomOnnx, machine: str, share: float = 0.01, most: int = 1) -> None:
-    """Check that results reported as exact equal the referee.
+    """Check that a random model's results equal ONNX Runtime's, if they are reported as exact.
 
-    Of other results at most a `share` of the elements differs, by `most` at most.
+    Otherwise at most a `share` of the results may differ, by at most `most`.
     """
     translation = translate_onnx(model.content)
     run = run_network(GoldenBackend(preset(machine)), make_network(translation), model.samples)
     expected = interpret(model.content, model.samples)
     if translation.inexact_channels == 0 and not np.array_equal(run.y, expected):
-        # Not everything becomes a QLinear operator, for example before a Clip or Relu that stays.
-        # Sums of float32 may round a sum between two codes either way.
+        # Not every operator becomes a QLinear operator, for example before a Clip or Relu that
+        # stays. In float32 a sum half-way between two codes may be rounded to either code.
         plain = interpret(model.content, model.samples, optimised=False)
         if not np.array_equal(run.y, plain):
             assert executed_kinds(model.content) & FLOAT_SUMS
@@ -124,15 +129,16 @@ def check_random(model: RandomOnnx, machine: str, share: float = 0.01, most: int
 def test_single_operators(kind: str) -> None:
     rng = np.random.default_rng(random_seed())
     for _ in range(24):
-        # In float32 a mean between two codes goes either way. With windows of two elements these
-        # may be half of the means.
+        # In float32 a mean half-way between two codes may be rounded to either. With windows of two
+        # elements half of the means may be such.
         share, most = (1.0, 1) if kind in MEANS else (0.01, 1)
         check_random(RandomOnnx(rng, (kind,), 1), str(rng.choice(MACHINES)), share, most)
 
 
 def test_random_networks() -> None:
     rng = np.random.default_rng(random_seed())
-    # ONNX Runtime makes one scale of two in succession, which changes the model's meaning.
+    # Two `requantise` in succession are left out: ONNX Runtime merges their scales, which changes
+    # the results.
     kinds = tuple(kind for kind in KINDS if kind not in (*MEANS, "softmax", "requantise"))
     for _ in range(40):
         model = RandomOnnx(rng, kinds, int(rng.integers(2, 7)))
@@ -142,9 +148,9 @@ def test_random_networks() -> None:
 @pytest.mark.parametrize("alpha", [0.5, 2.0, 0.3])
 @pytest.mark.parametrize("transposed", [0, 1])
 def test_gemm_with_alpha(alpha: float, transposed: int) -> None:
-    """Check a bias with the scale of the sums without alpha, as the quantiser gives it.
+    """Check a Gemm with an alpha, and a bias as the quantiser writes it.
 
-    It means the same number.
+    The scale of the bias is the scale of the sums without alpha. Alpha does not multiply the bias.
     """
     rng = np.random.default_rng(random_seed())
     writer = OnnxWriter()
@@ -162,7 +168,8 @@ def test_gemm_with_alpha(alpha: float, transposed: int) -> None:
     found = model.run(samples, backend="iss").outputs[0]
     expected = interpret(content, samples)
     differing = np.count_nonzero(found != expected)
-    # A bias over alpha is off by half a unit of the sums at most. The likelihood that a code
-    # changes is half a unit over a step of the results. Five deviations are never seen.
+    # A bias divided by alpha is off by half a unit of the sums at most. The likelihood that a code
+    # changes is half a unit divided by a step of the results. Five standard deviations are never
+    # seen.
     likely = found.size * alpha * 0.0273 * of_weights.max() / 0.0213 / 2
     assert differing <= (likely + 5 * np.sqrt(likely) if model.inexact_channels else 0)

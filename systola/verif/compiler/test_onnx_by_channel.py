@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BatchNormalization and PRelu of ONNX, which differ from channel to channel, on the machine."""
+"""Tests of ONNX's BatchNormalization and PRelu on the machine, with numbers for each channel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CASES = [
 
 
 def model(kind: str, shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> bytes:
-    """Return a model of one operator with random numbers for each channel, and a Relu or none."""
+    """Return a model of one operator with random numbers for each channel, at times with a Relu."""
     writer = OnnxWriter()
     zeros = rng.integers(-128, 128, 2) + (0 if dtype == "int8" else 128)
     scales = rng.uniform(0.02, 0.1, 2)
@@ -52,7 +52,7 @@ def model(kind: str, shape: tuple[int, ...], dtype: str, rng: np.random.Generato
 
 
 def all_codes(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> Any:
-    """Return samples in which each channel has all codes."""
+    """Return samples in which each channel has all 256 codes."""
     elements = int(np.prod(shape[2:], dtype=int))
     samples = -(-256 // elements)
     columns = [rng.permutation(np.resize(CODES, samples * elements)) for _ in range(shape[1])]
@@ -85,7 +85,10 @@ def test_rtl(kind: str) -> None:
 
 @pytest.mark.thorough
 def test_even_codes() -> None:
-    """Slopes of 1/4 lie in the middle of two codes, and ONNX Runtime takes even ones: the host."""
+    """Check a PRelu with slopes of 1/4, which is left to the host.
+
+    Its results lie half-way between two codes, and ONNX Runtime takes the even code.
+    """
     writer = OnnxWriter()
     shape = (1, 3, 4, 4)
     x = writer.dequantise(writer.input(shape), 0.05, 3, "int8")
@@ -100,8 +103,9 @@ def test_even_codes() -> None:
 
 
 def test_line() -> None:
-    """Fit lines with steps, falling lines, and a line without a slope. No line fits steps that
-    round halves to even.
+    """Check that `fit_line` finds multipliers for rounded lines: rising, falling and level.
+
+    It finds none for results that round halves to even.
     """
     every = np.ones(256, np.bool_)
     for slope, offset in ((0.37, 12.3), (-1.7, 3.1), (1e-3, 0.5), (0.0, -7.0), (40.0, 0.25)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of one element, and of two, between DequantizeLinear and QuantizeLinear of ONNX."""
+"""Tests of functions of one or two elements between DequantizeLinear and QuantizeLinear of ONNX."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from systola.verif.compiler.onnx_writer import OnnxWriter, interpret
 from systola.verif.kit.seeds import random_seed
 
 OPSET = 20
-"""The first version with Gelu."""
+"""The first version of ONNX's operator set that has Gelu."""
 CURVES: dict[str, dict[str, float | str]] = {
     "Acos": {},
     "Acosh": {},
@@ -53,7 +53,7 @@ def test_all_codes(kind: str) -> None:
 
 @pytest.mark.parametrize("end", [-7.5, -14.5])
 def test_sigmoid_far_below_zero(end: float) -> None:
-    """Check a sigmoid of a small scale far below 0, where ONNX Runtime's error shows."""
+    """Check a Sigmoid far below 0 with a small scale, where ONNX Runtime's own error shows."""
     writer = OnnxWriter()
     made = writer.node("Sigmoid", writer.dequantise(writer.input((1, 256)), 0.12, 127, "int8"))
     last = 1 / (1 + np.exp(-end)) / 40
@@ -78,7 +78,10 @@ def test_function_with_a_number(kind: str, number: float) -> None:
     ("shape", "axis", "keep"), [((1, 10), 1, 0), ((1, 5, 3, 4), 1, 1), ((1, 3, 4, 300), -1, 0)]
 )
 def test_first_place(kind: str, shape: tuple[int, ...], axis: int, keep: int) -> None:
-    """Check the first of equal elements, of a result of an operator; 300 are for the host."""
+    """Check that ArgMax and ArgMin of a calculated tensor give the first of equal elements.
+
+    The host takes an axis of 300 elements.
+    """
     writer = OnnxWriter()
     a = writer.dequantise(writer.input(shape), 0.0313, 7, "int8")
     a = writer.quantise(writer.node("Tanh", a), 0.005, 0, "int8")
@@ -97,8 +100,7 @@ def test_first_place(kind: str, shape: tuple[int, ...], axis: int, keep: int) ->
 @pytest.mark.parametrize("kind", ["Max", "Min"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_larger_and_smaller(kind: str, dtype: str) -> None:
-    """Check the larger and smaller of two tensors with different scales; one is a map with
-    channels."""
+    """Check Max and Min of two tensors with different scales, an input and a calculated map."""
     rng = np.random.default_rng(random_seed())
     writer = OnnxWriter()
     shape, zero = (1, 5, 3, 4), 0 if dtype == "int8" else 128

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ends of classifiers as PyTorch exports them and ONNX Runtime's quantiser leaves them."""
+"""Tests of the last operators of classifiers from PyTorch, after ONNX Runtime's quantiser."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from systola.verif.compiler.onnx_writer import OnnxWriter, interpret
 from systola.verif.kit.seeds import random_seed
 
 VIEWS = {"Reshape": 2, "Flatten": 2, "Squeeze": 2, "Unsqueeze": 5, "Transpose": 4, "Identity": 4}
-"""Views, and the dimensions of their results."""
+"""Kinds of operators that only change a shape, and the number of dimensions of their results."""
 
 
 def viewed(writer: OnnxWriter, view: str, numbers: str) -> str:
-    """Add a view of numbers of shape 1 x 7 x 1 x 1; return its name."""
+    """Add an operator that changes the shape of 1 x 7 x 1 x 1 numbers; return its result's name."""
     match view:
         case "Reshape":
             return writer.node(view, numbers, writer.constant(np.array([1, 7])))
@@ -33,7 +33,7 @@ def viewed(writer: OnnxWriter, view: str, numbers: str) -> str:
 
 
 def check(content: bytes, x: NDArray[Any]) -> None:
-    """Compare the golden model with ONNX Runtime, byte by byte."""
+    """Run a model on the golden model and in ONNX Runtime, and compare the results byte by byte."""
     run = api.compile(content, preset="small", batch=2).run(x, backend="iss")
     expected = interpret(content, x)
     assert run.y.shape == expected.shape
@@ -43,9 +43,9 @@ def check(content: bytes, x: NDArray[Any]) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("kind", ["ReduceMean", "GlobalAveragePool", "Conv", "Relu"])
 def test_view_before_quantisation(kind: str, view: str) -> None:
-    """Check an operator with its scale after a change of its result's shape.
+    """Check an operator that has a change of shape between it and its QuantizeLinear.
 
-    The interpreter requantises in float32, where a number half-way between two codes may become
+    ONNX Runtime requantises in float32, where a number half-way between two codes may become
     either. With these scales a code is 3,001 or 6.3 sums, so no sum is half-way.
     """
     rng = np.random.default_rng(random_seed())
@@ -85,7 +85,7 @@ def test_view_before_quantisation(kind: str, view: str) -> None:
     ],
 )
 def test_mean_at_the_end(shape: tuple[int, ...], axes: list[int], keep: int) -> None:
-    """Check a ReduceMean at the end, which the quantiser leaves in float32.
+    """Check every bit of a ReduceMean at the end of a model, which the quantiser leaves in float32.
 
     Each bit depends on the order of the additions.
     """
@@ -109,7 +109,7 @@ def test_mean_at_the_end(shape: tuple[int, ...], axes: list[int], keep: int) -> 
     ],
 )
 def test_sum(shape: tuple[int, ...], axes: list[int], dtype: str) -> None:
-    """Check a ReduceSum along pixels and along channels, with results at both ends of the codes."""
+    """Check a ReduceSum over pixels and over channels, with results at both ends of the codes."""
     rng = np.random.default_rng(random_seed())
     least = int(np.iinfo(dtype).min)
     writer = OnnxWriter()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GlobalMaxPool, ReduceMax, ReduceMin and Resize of quantised maps in ONNX."""
+"""Tests of ONNX's GlobalMaxPool, ReduceMax, ReduceMin and Resize on quantised maps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHAPE = (1, 5, 4, 6)
 
 
 def check(writer: OnnxWriter, numbers: str, rank: int, dtype: str) -> None:
-    """Quantise the result, and compare the golden model with ONNX Runtime."""
+    """Quantise the result of an operator, and compare the golden model with ONNX Runtime."""
     zero = 0 if dtype == "int8" else 128
     y = writer.quantise(numbers, 0.0291, 3 + zero, dtype)
     content = writer.content((y, dtype, tuple("abcd"[:rank])))
@@ -52,7 +52,7 @@ def test_extremes(kind: str, axes: list[int], keep: int) -> None:
 )
 @pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
 def test_resize_to_nearest(mode: str, rounding: str) -> None:
-    """Check a resize to twice the size, and to sizes that are no multiples."""
+    """Check a Resize to the nearest pixel, to twice the size and to sizes that are no multiples."""
     options = {"coordinate_transformation_mode": mode, "nearest_mode": rounding}
     for scales, sizes in (([1, 1, 2, 2], None), (None, [1, 5, 7, 4]), ([1, 1, 1.5, 0.5], None)):
         writer = OnnxWriter()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX models that are damaged, hostile or not supported, and their messages of one line."""
+"""Tests that damaged, hostile and unsupported ONNX models are refused in one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from systola.verif.kit.seeds import random_seed
 
 
 def outcome(content: bytes) -> str:
-    """Return the text of a model's error, or an empty text if the model has none."""
+    """Compile a model; return the text of its error, or an empty text if the model has none."""
     try:
         network = make_network(translate_onnx(content))
         compile_network(preset("small"), network, 1)
@@ -35,7 +35,7 @@ def outcome(content: bytes) -> str:
 
 
 def one_node(kind: str, *, results: int = 1, **attributes: object) -> bytes:
-    """Return a model of one node between DequantizeLinear and QuantizeLinear."""
+    """Return a model of one node between a DequantizeLinear and a QuantizeLinear."""
     writer = OnnxWriter()
     x = writer.dequantise(writer.input((1, 4, 6, 6)), 0.1, 0, "int8")
     y = writer.node(kind, x, results=results, **attributes)
@@ -44,7 +44,7 @@ def one_node(kind: str, *, results: int = 1, **attributes: object) -> bytes:
 
 
 def convolution(change: Callable[[onnx.GraphProto], None] | None = None) -> bytes:
-    """Return a model of a convolution, with its graph altered by `change`."""
+    """Return a model of a convolution; `change` may alter its graph."""
     writer = OnnxWriter()
     x = writer.dequantise(writer.input((1, 2, 6, 6)), 0.1, 0, "int8")
     weights = writer.constant(np.ones((3, 2, 3, 3), np.int8))
@@ -90,7 +90,7 @@ def test_lstm_is_refused() -> None:
 
 
 def test_all_that_is_not_supported() -> None:
-    """Check that one report names all unsupported nodes, and no node that only depends on them."""
+    """Check that one error names all unsupported nodes, and no node that only depends on them."""
     writer = OnnxWriter()
     x = writer.dequantise(writer.input((1, 4, 6, 6)), 0.1, 0, "int8")
     y = writer.node("IsNaN", x)
@@ -107,7 +107,7 @@ def test_all_that_is_not_supported() -> None:
 
 
 def test_many_that_are_not_supported() -> None:
-    """Check that a report names the first eight nodes if many are not supported."""
+    """Check that an error names only the first eight of many unsupported nodes."""
     writer = OnnxWriter()
     y = writer.dequantise(writer.input((1, 4, 6, 6)), 0.1, 0, "int8")
     for _ in range(11):
@@ -128,9 +128,9 @@ def softmax(channels: int, out_scale: float) -> bytes:
 
 
 def test_softmax_beyond_float32() -> None:
-    """Check a Softmax for which ONNX Runtime's two ways of execution have nothing in common.
+    """Check that a Softmax is refused if ONNX Runtime executes it in two ways that do not agree.
 
-    For example, one gives 0 for 1.0.
+    For example, one way gives 0 for 1.0.
     """
     reason = "a Softmax of rows of length 1, to codes of the scale 0.00392, has no defined result"
     assert reason in outcome(softmax(1, 1 / 255))
@@ -208,7 +208,7 @@ def test_semantics_of_the_format() -> None:
 
 
 def test_mutations() -> None:
-    """Check models with random changes of bytes: each gives a clear error, or is another model."""
+    """Check that a model with random changes of bytes gives a clear error, or compiles."""
     rng = np.random.default_rng(random_seed())
     models = [RandomOnnx(rng, KINDS, 3).content for _ in range(12)]
     refused = 0
@@ -228,9 +228,9 @@ def test_mutations() -> None:
 
 
 def test_window_that_does_not_fit() -> None:
-    """Check a window larger than its map.
+    """Check that a convolution with a window larger than its map is refused.
 
-    ONNX Runtime and the inference of shapes give a size below 0, which no operator may take.
+    ONNX Runtime and ONNX's inference of shapes give it a size below 0, which no operator may take.
     """
     writer = OnnxWriter()
     x = writer.dequantise(writer.input((1, 3, 1)), 0.1, 0, "int8")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files with placeholders for the sizes that the converter did not know."""
+"""Tests of .tflite files that have placeholders for sizes that the converter did not know."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from systola.verif.kit.seeds import random_seed
 
 
 class OpenShapes:
-    """A model with results that have sizes of 1 in the file, and -1 in their signatures."""
+    """A writer of a model in which all sizes of results are placeholders.
+
+    The file has 1 for each of them, and -1 in its shape signature.
+    """
 
     def __init__(self) -> None:
         self.writer = ModelWriter()
@@ -30,7 +33,7 @@ class OpenShapes:
         return self.writer.tensor((len(values),), "int32", data=np.array(values, np.int32))
 
     def flat(self) -> int:
-        """Add the input as a matrix, by a shape that the model calculates."""
+        """Add a RESHAPE of the input to a matrix, by a shape that the model calculates."""
         shape = self.writer.tensor((1,), "int32", signature=(-1,))
         self.writer.operator("SHAPE", [self.input], [shape], outType=2)
         first = self.writer.tensor((1,), "int32", signature=(-1,))

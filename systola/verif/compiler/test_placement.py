@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels in lines, and lines in the buffer."""
+"""Tests of where the compiler places channels in lines, and lines in the unified buffer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_slots() -> None:
 
 
 def test_cuts_spread() -> None:
-    """Check that a value is cut where a slice of a related value begins and ends."""
+    """Check that a value's channels are cut where a slice of it, or of a related value, is cut."""
     source, middle, part, last, inner = (
         Value(name, (1, count))
         for name, count in (("a", 10), ("b", 10), ("c", 4), ("d", 4), ("e", 2))
@@ -62,7 +62,7 @@ def test_places_never_overlap() -> None:
                 sum(life.lines.count for life in lives if life.first <= step <= life.last)
                 for step in range(20)
             )
-            # There may be a hole or two between those that are placed.
+            # A refusal may be avoidable: there may be holes between the lines that are placed.
             hopeless += most > size
             continue
         taken = np.zeros((20, size), np.int64)
@@ -71,7 +71,8 @@ def test_places_never_overlap() -> None:
             assert at >= 0 and at + life.lines.count <= size
             taken[life.first : life.last + 1, at : at + life.lines.count] += 1
         assert taken.max() == 1
-    # Each of the 300 is refused with the same probability: 66 with 20 seeds on average, 54 to 76,
-    # so that both bounds are over seven standard deviations away. 97 % of these are hopeless.
+    # Each of the 300 cases is refused with the same probability. With 20 seeds 54 to 76 were
+    # refused, 66 on average, so both bounds are over seven standard deviations away. Of these 97 %
+    # are hopeless.
     assert 10 < refused < 250
     assert hopeless > 0.7 * refused

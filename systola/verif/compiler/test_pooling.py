@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Average pooling: a multiplier for each number of taps, against the division of LiteRT."""
+"""Tests of average pooling, in which the machine multiplies for LiteRT's division by the taps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from systola.verif.kit.seeds import random_seed
 
 
 def multiplied(sums: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return the machine's results for sums, by the instruction set's text of SINGLE rounding."""
+    """Return the machine's means for sums of `count` taps, by isa.md's text of SINGLE rounding."""
     output = reciprocal(count)
     assert output.rounding == Rounding.SINGLE
     q, shift = int(output.multiplier[0]), int(output.shift[0])
@@ -24,7 +24,10 @@ def multiplied(sums: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def divided(sums: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return AVERAGE_POOL_2D: (a + n / 2) / n or (a - n / 2) / n, with divisions as in C."""
+    """Return the means that LiteRT's AVERAGE_POOL_2D calculates from the sums `a` of n taps.
+
+    The formula is (a + n / 2) / n, or (a - n / 2) / n below 0, with divisions as in C.
+    """
     return np.sign(sums) * ((np.abs(sums) + count // 2) // count)
 
 
@@ -38,7 +41,7 @@ def test_every_sum(first: int) -> None:
 def test_large_windows() -> None:
     rng = np.random.default_rng(random_seed())
     for count in (255 * 255, *rng.integers(257, 255 * 255, 200).tolist()):
-        # The sums on both sides of a half, at which the quotient changes.
+        # The sums lie next to each half, where the quotient changes.
         halves = (2 * np.arange(-128, 128, dtype=np.int64) + 1) * count // 2
         sums = np.concatenate([halves - 1, halves, halves + 1])
         sums = sums[(sums >= -128 * count) & (sums <= 127 * count)]

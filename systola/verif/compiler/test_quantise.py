@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multipliers and tables against the reference interpreter, at the sums that round differently."""
+"""Tests of multipliers and tables against LiteRT, at the sums that are most likely to differ."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ CHANNELS = 300
 def fully_connected_of_sums(
     sums: NDArray[np.int64], scales: tuple[np.float32, NDArray[np.float32], np.float32]
 ) -> NDArray[np.int64]:
-    """Return LiteRT's results for given 32-bit sums, from a layer with zero weights and these sums
-    as biases.
-    """
+    """Return LiteRT's results for given sums, which are the biases of a layer with zero weights."""
     source_scale, weight_scale, result_scale = scales
     writer = ModelWriter()
     source = writer.tensor((1, 2), "int8", source_scale)
@@ -64,7 +62,8 @@ def test_multipliers_at_the_steps(kind: str, per_channel: bool) -> None:
         )
         if scale.max() >= 128:
             continue
-        # Sums at and just beside a step, which are ties if scales are powers of two.
+        # The sums lie at a step of the results or beside it. They are ties if scales are powers of
+        # two.
         steps = rng.integers(1, 128, CHANNELS)
         sums = np.ceil((steps - 0.5) / scale).astype(np.int64) + rng.integers(-1, 2, CHANNELS)
         sums = np.minimum(sums, 1 << 20) * rng.choice([-1, 1], CHANNELS)
@@ -82,7 +81,7 @@ def test_multipliers_at_the_steps(kind: str, per_channel: bool) -> None:
 
 
 def test_multipliers_say_when_none_is_exact() -> None:
-    # Every sum up to 2^30 meets a step, closer than 31 bits can resolve.
+    # Among all sums up to 2^30 some are closer to a step than 31 bits can resolve.
     scale, limit = np.full(1, 0.7 * 2.0**-22), np.full(1, 1 << 30)
     multiplier, shift, exact = exact_multipliers(scale, -limit, limit)
     assert not exact[0]
@@ -169,7 +168,7 @@ def test_all_codes(kind: str) -> None:
 
 @pytest.mark.parametrize(("kind", "fixed"), [("LOGISTIC", (1 / 256, -128)), ("TANH", (1 / 128, 0))])
 def test_curves_of_infinite_numbers(kind: str, fixed: tuple[float, int]) -> None:
-    """Check codes for numbers that float32 cannot hold."""
+    """Check curves for a scale so large that float32 cannot hold the numbers of all codes."""
     scale, zero_point = 1e38, -49
     theirs = one_operator(kind, ALL_CODES, ("int8", scale, zero_point), ("int8", *fixed))
     assert np.array_equal(theirs[0], curve_table(kind, scale, zero_point, *fixed))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of operators: up to date, and complete."""
+"""Tests that the page of the supported operators is up to date and complete."""
 
 from __future__ import annotations
 

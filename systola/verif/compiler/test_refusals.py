@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks that a machine, or the compiler, cannot take: the operator and the reason in a line."""
+"""Tests that an unsupported network is refused in one line, with the operator and the reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL = preset("small")
 def one_operator(
     kind: str, shape: tuple[int, ...], result: tuple[int, ...], **options: Any
 ) -> bytes:
-    """Return a model of one operator without weights."""
+    """Return a model of a single operator without weights."""
     writer = ModelWriter()
     source, target = writer.tensor(shape, "int8", 0.1), writer.tensor(result, "int8", 0.1)
     writer.operator(kind, [source], [target], **options)
@@ -38,7 +38,7 @@ def weighted(
     weight_type: str = "int8",
     **options: Any,
 ) -> bytes:
-    """Return a model of one convolution."""
+    """Return a model of a single convolution."""
     writer = ModelWriter()
     source, target = writer.tensor(shape, "int8", 0.1), writer.tensor(result, "int8", 0.1)
     axis = 3 if kind.startswith("DEPTHWISE") else 0
@@ -66,7 +66,7 @@ def with_constants(
     *constants: list[int],
     **options: Any,
 ) -> bytes:
-    """Return a model of one operator that takes whole numbers beside its input."""
+    """Return a model of one operator that takes constant whole numbers beside its input."""
     writer = ModelWriter()
     source, target = writer.tensor(shape, "int8", 0.1), writer.tensor(result, "int8", 0.1)
     numbers = [
@@ -189,7 +189,7 @@ def test_unsupported_operators(model: Callable[[], bytes], message: str) -> None
 
 
 def test_all_that_is_not_supported() -> None:
-    """Check that one report names all that is unsupported, but no operator that only follows."""
+    """Check that one error names all unsupported operators, but none that only depends on them."""
     writer = ModelWriter()
     t = [writer.tensor((1, 8), "int8", 0.1) for _ in range(6)]
     other = writer.tensor((1, 9), "int8", 0.1)
@@ -209,7 +209,7 @@ def test_all_that_is_not_supported() -> None:
 def flow(
     operators: list[tuple[int, int]], inputs: list[int], outputs: list[int], kind: str = "RELU"
 ) -> bytes:
-    """Return a model of RELUs, each from one tensor to another; tensor 4 is a constant."""
+    """Return a model of a RELU for each pair of tensors in `operators`; tensor 4 is constant."""
     writer = ModelWriter()
     for _ in range(4):
         writer.tensor((1, 8), "int8", 0.1)
@@ -242,7 +242,7 @@ def test_order_of_tensors(model: bytes, message: str) -> None:
 
 
 def product(shape: tuple[int, ...], result: tuple[int, ...], *, keep: bool) -> bytes:
-    """Return a model of a FULLY_CONNECTED from 4 to 3."""
+    """Return a model of a FULLY_CONNECTED with 4 inputs and 3 results."""
     writer = ModelWriter()
     source, target = writer.tensor(shape, "int8", 0.1), writer.tensor(result, "int8", 0.1)
     weights = writer.tensor((3, 4), "int8", 0.1, data=np.ones((3, 4), np.int8))
@@ -251,7 +251,7 @@ def product(shape: tuple[int, ...], result: tuple[int, ...], *, keep: bool) -> b
 
 
 def total(a: tuple[int, ...], b: tuple[int, ...], result: tuple[int, ...]) -> bytes:
-    """Return a model of an ADD."""
+    """Return a model of an ADD of tensors with given shapes."""
     writer = ModelWriter()
     tensors = [writer.tensor(shape, "int8", 0.1) for shape in (a, b, result)]
     writer.operator("ADD", tensors[:2], tensors[2:])
@@ -276,7 +276,7 @@ def total(a: tuple[int, ...], b: tuple[int, ...], result: tuple[int, ...]) -> by
     ],
 )
 def test_shapes_that_operators_do_not_make(model: bytes) -> None:
-    """Check that a shape that an operator does not make is refused.
+    """Check that a result is refused if its operator cannot make its shape.
 
     The interpreter calculates shapes itself, so results would have another shape than in the file.
     """
@@ -285,7 +285,7 @@ def test_shapes_that_operators_do_not_make(model: bytes) -> None:
 
 
 def test_sums_that_overflow() -> None:
-    """Check that a too large scale of a sum is refused, as the interpreter's sum would overflow."""
+    """Check that a SUB with a very large scale is refused: the interpreter's sum would overflow."""
     writer = ModelWriter()
     shape = (1, 8)
     a, b = writer.tensor(shape, "int8", 0.01), writer.tensor(shape, "int8", 1e6)
@@ -296,14 +296,20 @@ def test_sums_that_overflow() -> None:
 
 
 def test_slice_with_offsets_outside() -> None:
-    """Check ends that are distances, which are not cut off at the end of the tensor."""
+    """Check that a STRIDED_SLICE is refused if its ends are offsets that lie outside of the tensor.
+
+    The interpreter does not cut off such ends.
+    """
     model = with_constants("STRIDED_SLICE", (1, 4), (1, 2), [0, 2], [1, 3], [1, 1], offset=True)
     with pytest.raises(ModelError, match="its bounds do not fit"):
         network_of(model)
 
 
 def test_slice_backwards_along_an_axis_that_goes() -> None:
-    """Check a stride of the lowest int32, for which the interpreter reads nothing at all."""
+    """Check that a STRIDED_SLICE with the lowest int32 as a stride is refused.
+
+    Along an axis that its result lacks, the interpreter then reads nothing at all.
+    """
     bounds = [0, -2], [1, 3], [1, -(1 << 31)]
     model = with_constants("STRIDED_SLICE", (1, 4), (1,), *bounds, shrinkAxisMask=2)
     with pytest.raises(ModelError, match="a stride of -2147483648 along an axis that goes"):
@@ -311,7 +317,10 @@ def test_slice_backwards_along_an_axis_that_goes() -> None:
 
 
 def test_padding_without_quantisation() -> None:
-    """Check padding without quantisation: the interpreter pads with 0, not with the zero point."""
+    """Check that a PAD of a tensor without a scale is refused.
+
+    The interpreter pads with 0 then, not with the zero point.
+    """
     writer = ModelWriter()
     source, target = writer.tensor((1, 4)), writer.tensor((1, 6), "int8", 0.1, 5)
     padding = writer.tensor((2, 2), "int32", data=np.array([[0, 0], [1, 1]], np.int32))
@@ -335,7 +344,7 @@ def test_sizes(model: bytes, message: str) -> None:
 
 @pytest.mark.parametrize("kind", ["RELU", "LOGISTIC", "SOFTMAX"])
 def test_long_chain(kind: str) -> None:
-    """Check that deep networks cost no stack."""
+    """Check that a chain of 1,500 operators compiles, so that its depth takes no stack."""
     writer = ModelWriter()
     first = writer.tensor((1, 8), "int8", 1 / 256, -128)
     last = first

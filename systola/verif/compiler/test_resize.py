@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RESIZE_BILINEAR to larger and smaller maps, with all its options."""
+"""Tests of RESIZE_BILINEAR to larger and smaller maps, with all its options."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ EXACT = [
     ((5, 7), (5, 7), "corner align half"),
     ((4, 4), (1, 1), "corner half"),
 ]
-"""Sizes of maps and results, and the options with which the machine resizes."""
+"""Sizes of maps, of results, and options with which the machine itself resizes."""
 ON_HOST = [
     ((4, 5), (7, 3), "columns of"),
     ((1, 6), (3, 4), "columns of"),
@@ -49,7 +49,10 @@ ON_HOST = [
     ((3, 2), (7, 31), "columns of"),
     ((257, 1), (514, 1), "at most 256"),
 ]
-"""Sizes that stay on the host with centres of pixels, and a piece of the reason."""
+"""Sizes of maps and results that the host resizes with half-pixel centres, and the reason.
+
+The reason is a part of the compiler's message.
+"""
 
 
 def resizing(
@@ -63,7 +66,7 @@ def resizing(
 
 
 def samples(size: tuple[int, int], channels: int) -> NDArray[np.int8]:
-    """Return maps of any codes, of the two extremes only, and of codes that make many halves."""
+    """Return maps of random codes, of extreme codes, and of small codes that make many halves."""
     rng = np.random.default_rng(random_seed())
     shape = (1, *size, channels)
     any_codes = rng.integers(-128, 128, (2, *shape), np.int8)
@@ -118,7 +121,7 @@ def test_on_the_host(size: tuple[int, int], out: tuple[int, int], why: str, kind
 
 @pytest.mark.parametrize("samples_at_once", [1, 3])
 def test_between_convolutions(samples_at_once: int) -> None:
-    """Check a resizing of a map that the machine makes, and a convolution of its result."""
+    """Check a RESIZE_BILINEAR between two convolutions."""
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     shapes = [(1, 6, 5, 3), (1, 6, 5, 20), (1, 12, 10, 20), (1, 12, 10, 6)]

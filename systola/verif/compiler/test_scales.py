@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scales that converters write for channels without weights, and tensors without any."""
+"""Tests of tensors without scales, and of scales that converters write for empty channels.
+
+All weights of an empty channel are zero.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
 
 SCALES = np.array([0.0, 0.011, 1e-38, 0.004, 1e-45], np.float32)
-"""Scales of five channels, of which three have no weights."""
+"""Scales of the weights of five channels, of which three have only zeros as weights."""
 
 
 @pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"])
@@ -78,7 +81,7 @@ def test_scales_of_activations() -> None:
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_concatenation_without_scales(dtype: str) -> None:
-    """Check that bytes without quantisation are joined as they are."""
+    """Check that a CONCATENATION joins the bytes of tensors without scales as they are."""
     writer = ModelWriter()
     inputs = [writer.tensor((1, 4, size), dtype) for size in (3, 5)]
     result = writer.tensor((1, 4, 8), dtype)

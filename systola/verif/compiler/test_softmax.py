@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SOFTMAX on the host against the reference interpreter."""
+"""Tests of SOFTMAX on the host against the reference interpreter."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks that are larger than the unified buffer, against the reference interpreter."""
+"""Tests of networks that are larger than the unified buffer, against the reference interpreter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from systola.verif.kit.seeds import random_seed
 
 
 def spilled(compiled: CompiledNetwork) -> dict[str, int]:
-    """Return the values in host memory, and their bytes."""
+    """Return the names of the values that a network keeps in host memory, and their bytes."""
     programs = (stage.program for stage in compiled.stages if isinstance(stage, DeviceStage))
     return {name: size for program in programs for name, size in program.spilled.items()}
 
@@ -39,7 +39,7 @@ def test_stored_networks(name: str, lines: int) -> None:
 
 
 def tight_machine(rng: np.random.Generator) -> Config:
-    """Return a machine with hardly any buffer."""
+    """Return a random machine with a very small unified buffer."""
     rows, cols = (int(size) for size in rng.integers(2, 20, 2))
     return dataclasses.replace(
         preset(f"{rows}x{cols}"),
@@ -52,7 +52,7 @@ def tight_machine(rng: np.random.Generator) -> Config:
 def test_random_networks() -> None:
     rng = np.random.default_rng(random_seed())
     ran = 0
-    for _ in range(1000):  # one in some ten spills
+    for _ in range(1000):  # About one network in ten has values in host memory.
         model, config = RandomMaps(rng, KINDS, int(rng.integers(1, 9))), tight_machine(rng)
         network = network_of(model.content)
         try:
@@ -69,7 +69,7 @@ def test_random_networks() -> None:
 
 
 def convolution_and_sum(rng: np.random.Generator) -> Network:
-    """Return a 3 x 3 convolution of 20 x 20 x 8, and the sum of its result and its input."""
+    """Return a network that adds a 3 x 3 convolution of 20 x 20 x 8 values to its input."""
     writer = ModelWriter()
     shape = (1, 20, 20, 8)
     source, inner, result = (writer.tensor(shape, "int8", scale) for scale in (0.1, 0.2, 0.3))
@@ -81,7 +81,10 @@ def convolution_and_sum(rng: np.random.Generator) -> Network:
 
 
 def test_no_more_than_must() -> None:
-    """Check maps of 400 lines, up to three at a time: input and output leave the buffer first."""
+    """Check that the compiler moves no more values to host memory than the buffer requires.
+
+    Up to three maps of 400 lines exist at a time. The input and the output leave the buffer first.
+    """
     network = convolution_and_sum(np.random.default_rng(random_seed()))
     sizes: list[int] = []
     for lines, count in ((1200, 0), (1000, 0), (800, 1), (200, 1)):
@@ -97,7 +100,7 @@ def test_no_more_than_must() -> None:
 
 
 def test_bands_load_only_what_they_need() -> None:
-    """Check that each row of the input comes in once for each band that has windows over it."""
+    """Check that a band of a convolution loads only the rows that its windows cover."""
     window = Window(kernel=(3, 3), stride=(2, 1), first=(-1, -1), out=(10, 20))
     bands = [needed(window, 20, band) for band in cut(10, 3)]
     assert bands == [Band(0, 8), Band(7, 9), Band(15, 5)]

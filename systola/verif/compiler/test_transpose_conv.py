@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TRANSPOSE_CONV of several strides, kernels and paddings, against LiteRT."""
+"""Tests of TRANSPOSE_CONV with several strides, kernels and paddings, against LiteRT."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of uint8 with asymmetric weights, as converters wrote them until 2021."""
+"""Tests of networks of uint8 with asymmetric weights, as converters wrote them until 2021."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from systola.verif.kit.seeds import random_seed
 
 SAME = 0
 INT64 = 4
-"""The type of indices in the schema."""
+"""Number of the type int64 in TensorFlow Lite's schema."""
 
 
 class UnsignedNetwork:
-    """A network of uint8 that grows by one layer at a time."""
+    """A writer of a network of uint8, to which one layer at a time is added."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.rng = np.random.default_rng(random_seed())
@@ -36,7 +36,7 @@ class UnsignedNetwork:
         return self.writer.tensor(shape, "uint8", scale, zero)
 
     def weighted(self, kind: str, shape: tuple[int, ...], out: tuple[int, ...], n: int) -> None:
-        """Add a layer with `n` results, and weights with a random zero point."""
+        """Add a layer with `n` results; its weights have a random zero point."""
         source, result = self.last, self.tensor(out, 0.4)
         values = self.rng.integers(0, 256, shape, np.uint8)
         values.flat[:2] = 0, 255
@@ -85,9 +85,9 @@ def test_layers(kind: str, round_: int) -> None:
 
 @pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D"])
 def test_few_wide_weights(kind: str) -> None:
-    """Check weights of 8 bits, with two channels of more bits.
+    """Check uint8 weights that have 8 bits less their zero point, except in two channels.
 
-    The weights are taken less their zero point.
+    The weights of these two channels need more bits.
     """
     network = UnsignedNetwork((1, 5, 4, 100))
     rng, writer = network.rng, network.writer
@@ -109,7 +109,7 @@ def test_few_wide_weights(kind: str) -> None:
 @pytest.mark.parametrize("kernel", [2, 3, 5])
 @pytest.mark.parametrize("kind", ["AVERAGE_POOL_2D", "MAX_POOL_2D"])
 def test_pools(kind: str, kernel: int, padding: int) -> None:
-    """Check that the mean of numbers that are not below 0 is rounded half up."""
+    """Check poolings of uint8; means, which are never below 0, are rounded half up."""
     network = UnsignedNetwork((1, 6, 7, 5))
     out = (1, 6, 7, 5) if padding == SAME else (1, 7 - kernel, 8 - kernel, 5)
     network.pool(kind, kernel, out, padding)
@@ -117,7 +117,7 @@ def test_pools(kind: str, kernel: int, padding: int) -> None:
 
 
 def test_classifier() -> None:
-    """Check a small MobileNet: convolutions, a sum, a mean of all pixels, dense layer, softmax."""
+    """Check a small MobileNet of uint8, from its convolutions to a dense layer and a softmax."""
     network = UnsignedNetwork((1, 8, 8, 3))
     writer = network.writer
     network.weighted("CONV_2D", (12, 3, 3, 3), (1, 8, 8, 12), 12)
@@ -140,8 +140,9 @@ def test_classifier() -> None:
 
 
 def test_place_of_the_largest() -> None:
-    """Check ARG_MAX as the last operator, on codes of uint8 that have the same order as codes of
-    int8.
+    """Check ARG_MAX as the last operator of a network of uint8.
+
+    Codes of uint8 have the same order as the codes of int8 that the machine takes for them.
     """
     network = UnsignedNetwork((1, 20))
     network.weighted("FULLY_CONNECTED", (9, 20), (1, 9), 9)
@@ -155,7 +156,7 @@ def test_place_of_the_largest() -> None:
 
 
 def test_other_operators() -> None:
-    """Check that an operator with arithmetic that depends on the sign is refused."""
+    """Check that a LOGISTIC of uint8 is refused, as its arithmetic differs from int8."""
     network = UnsignedNetwork((1, 8))
     result = network.tensor((1, 8), 1 / 256, 0)
     network.writer.operator("LOGISTIC", [network.input], [result])
@@ -164,7 +165,10 @@ def test_other_operators() -> None:
 
 
 def test_a_layer_from_int8_to_uint8() -> None:
-    """Check that it is refused: LiteRT clamps its results to codes of neither type."""
+    """Check that a layer from int8 to uint8 is refused.
+
+    LiteRT clamps its results to codes of neither type.
+    """
     writer = ModelWriter()
     x, y = writer.tensor((1, 8), "int8", 0.1), writer.tensor((1, 4), "uint8", 0.1, 111)
     weights, bias = np.ones((4, 8), np.int8), np.zeros(4, np.int32)
@@ -175,7 +179,10 @@ def test_a_layer_from_int8_to_uint8() -> None:
 
 @pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"])
 def test_product_of_scales(kind: str) -> None:
-    """Check that the product of both scales is rounded to float32: 7,386 times it is near 50.5."""
+    """Check that the product of a layer's input and weight scales is rounded to float32.
+
+    The rounding shows in a sum of 7,386, which is near to 50.5 steps of the result.
+    """
     writer = ModelWriter()
     scale, weight_scale = 0.023528477177023888, 0.00683765672147274
     shapes = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of one element of int16 as curves of the machine, against LiteRT."""
+"""Tests of functions of one int16 element, as curves of the machine, against LiteRT."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ OPERATORS = {
     "gelu by tanh": ("GELU", {"approximate": True}),
     "1 / sqrt": ("RSQRT", {}),
 }
-"""Operators of LiteRT that are curves, and the options of each."""
+"""LiteRT's operators that become curves of the machine, with the options of each."""
 
 
 def model(name: str, shape: tuple[int, ...], scale: float, made: float) -> bytes:
-    """Return a model of one operator."""
+    """Return a model of a single curve from int16 to int16."""
     writer = ModelWriter()
     source, result = (writer.tensor(shape, "int16", np.float32(each)) for each in (scale, made))
     kind, options = OPERATORS[name]
@@ -41,7 +41,10 @@ def model(name: str, shape: tuple[int, ...], scale: float, made: float) -> bytes
 
 
 def all_codes(name: str, shape: tuple[int, ...]) -> NDArray[np.int16]:
-    """Return all codes in samples of a shape; LiteRT refuses the root of a number below 0."""
+    """Return all int16 codes, in samples of a shape.
+
+    LiteRT refuses the root of a number below 0, so roots get no such codes.
+    """
     least = 0 if name == "1 / sqrt" else CODES.min()
     return np.maximum(CODES, least).reshape(-1, *shape)
 
@@ -74,7 +77,7 @@ def test_rtl(name: str) -> None:
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("shape", [(1, 3, 5, 21), (7,), (2, 9)])
 def test_shapes(shape: tuple[int, ...], name: str) -> None:
-    """Lines in several blocks, some of them in part; elements that are no multiple of a line."""
+    """Check curves of tensors with several blocks of lines, of which some lines are not full."""
     rng = np.random.default_rng(random_seed())
     x = rng.choice(all_codes(name, ()), (3, *shape))
     content = model(name, shape, 3e-4, 3e-4)
@@ -83,7 +86,7 @@ def test_shapes(shape: tuple[int, ...], name: str) -> None:
 
 
 def test_in_bands() -> None:
-    """A map that the unified buffer does not hold whole."""
+    """Check a curve of a map that is too large for the unified buffer."""
     rng = np.random.default_rng(random_seed())
     shape = (1, preset(MACHINE).buffer_lines, 9)
     x = rng.integers(-(1 << 15), 1 << 15, (1, *shape)).astype(np.int16)
@@ -93,8 +96,9 @@ def test_in_bands() -> None:
 
 
 def block(curves: int) -> tuple[bytes, int]:
-    """Return a model that adds a value to its GELU, `curves` times with other scales, and the
-    number of its elements.
+    """Return a model with `curves` GELUs, and the number of elements of its input.
+
+    After a layer, each GELU has another scale, and its result is added to its input.
     """
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
@@ -118,7 +122,7 @@ SHAPE = (1, 3, 4, 20)
 
 
 def chain(kind: str, uses: int) -> bytes:
-    """Return a model of an operation and GELU; with two uses an addition takes both results."""
+    """Return a model of an operation and a GELU; with two uses an ADD takes the results of both."""
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     source = writer.tensor(SHAPE, "int16", 4e-4)
@@ -139,7 +143,10 @@ def chain(kind: str, uses: int) -> bytes:
 @pytest.mark.parametrize("kind", ["ADD", "CONV_2D"])
 @pytest.mark.parametrize("uses", [1, 2])
 def test_after_an_operation_of_int16(kind: str, uses: int) -> None:
-    """One instruction makes sum and curve, unless another operation also takes the sum."""
+    """Check that one instruction makes a sum and its curve.
+
+    If another operation takes the sum, too, the curve is an operation of its own.
+    """
     rng = np.random.default_rng(random_seed())
     content = chain(kind, uses)
     x = rng.integers(-(1 << 15), 1 << 15, (3, *SHAPE)).astype(np.int16)
@@ -164,7 +171,7 @@ def test_rtl_after_an_operation(kind: str) -> None:
 
 @pytest.mark.parametrize("curves", [1, 5])
 def test_in_a_network(curves: int) -> None:
-    """Five curves are more than the tables of the machine hold."""
+    """Check a network with one curve, and with five: more than the machine's tables hold."""
     rng = np.random.default_rng(random_seed())
     content, count = block(curves)
     x = rng.integers(-(1 << 15), 1 << 15, (3, 1, count)).astype(np.int16)
@@ -172,13 +179,16 @@ def test_in_a_network(curves: int) -> None:
     compiled = api.compile(content, preset="base-attention")
     assert {each.place for each in compiled.placement} == {Place.MACHINE}
     assert np.array_equal(compiled.run(x, backend="iss").y, expected)
-    # One program for all samples loads tables that stay only once.
+    # The program for all samples loads a table only once if the table stays.
     run = run_network(GoldenBackend(preset("base-attention")), network_of(content), x, batch=3)
     assert np.array_equal(run.y, expected)
 
 
 def test_a_machine_without_curves() -> None:
-    """The host has the curve, and the sum after it, which is no work of its own for the machine."""
+    """Check that a machine without curves leaves a GELU to the host, and also the ADD after it.
+
+    The ADD alone is no work that would be worth a program on the machine.
+    """
     rng = np.random.default_rng(random_seed())
     content, count = block(1)
     x = rng.integers(-(1 << 15), 1 << 15, (3, 1, count)).astype(np.int16)

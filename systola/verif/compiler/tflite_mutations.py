@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Well-formed files of damaged TensorFlow Lite models."""
+"""Random changes to TensorFlow Lite models that leave their files well-formed."""
 
 from __future__ import annotations
 
@@ -57,14 +57,15 @@ Change = Callable[[Random, Any], str]
 
 
 def mutated_tflite(rng: Random, content: bytes) -> tuple[bytes, str]:
-    """Return the model with one to three changes, and their description."""
+    """Return the model after one to three random changes, and a description of the changes."""
     while True:
         model = schema.ModelT.InitFromPackedBuf(content)
         try:
             done = [rng.choice(_CHANGES)(rng, model) for _ in range(rng.randint(1, MOST_CHANGES))]
             return packed(model), "; ".join(done)
         except (AttributeError, IndexError, OverflowError, TypeError, ValueError, struct.error):
-            # There is no place for this change, or the format cannot express it: try another one.
+            # The model has no place for this change, or the format cannot express it: try another
+            # change.
             continue
 
 
@@ -103,7 +104,7 @@ def _reference(rng: Random, model: Any) -> int:
 
 
 def _changed_list(rng: Random, values: list[Any], new: Callable[[], Any]) -> list[Any]:
-    """Return values with one value changed, left out, put in, doubled or swapped."""
+    """Return `values` after one value was changed, removed, inserted, doubled or swapped."""
     values = list(values)
     at = rng.randrange(len(values) + 1)
     action = rng.choice(("set", "set", "set", "remove", "insert", "double", "swap"))
@@ -193,7 +194,7 @@ def _quantisation(rng: Random, model: Any) -> str:
 
 
 def _same_quantisation(rng: Random, model: Any) -> str:
-    """Give a tensor the quantisation of another, which by itself is right."""
+    """Give a tensor the quantisation of another tensor, which is well-formed in itself."""
     number, tensor = _tensor(rng, model)
     other, source = _tensor(rng, model)
     tensor.quantization = copy.deepcopy(source.quantization)
@@ -217,7 +218,7 @@ def _buffer_size(rng: Random, model: Any) -> str:
 
 
 def _constants(rng: Random, model: Any) -> str:
-    """Change a number in a constant of 32 bits: an axis, a padding, a shape, a bias."""
+    """Change an element of an int32 constant: an axis, a padding, a shape or a bias."""
     tensors = [
         (number, tensor)
         for number, tensor in enumerate(_graph(model).tensors)
@@ -250,7 +251,7 @@ def _operands(rng: Random, model: Any) -> str:
 
 
 def _cycle(rng: Random, model: Any) -> str:
-    """Let an operator take its own result or another's, or let two write the same tensor."""
+    """Let an operator take its own or another's result, or let two write the same tensor."""
     number, operator = _operator(rng, model)
     other, source = _operator(rng, model)
     inputs, outputs = _list(operator.inputs), _list(operator.outputs)
@@ -281,7 +282,7 @@ def _input_as_output(rng: Random, model: Any) -> str:
 
 
 def _kind(rng: Random, model: Any) -> str:
-    """Change the kind of an operator, often with the options of the old one."""
+    """Change the kind of an operator, but leave the options of its old kind."""
     code = rng.choice(model.operatorCodes)
     if rng.random() < 0.7:
         code.builtinCode = getattr(schema.BuiltinOperator, rng.choice(KINDS))
@@ -333,7 +334,7 @@ def _flags(rng: Random, model: Any) -> str:
 
 
 def _order(rng: Random, model: Any) -> str:
-    """Put operators into another order, leave one out or double it."""
+    """Reverse the order of the operators, swap two of them, or leave one out or double it."""
     graph = _graph(model)
     action = rng.choice(("reversed", "swapped", "left out", "twice"))
     at, other = (rng.randrange(len(graph.operators)) for _ in range(2))
@@ -351,7 +352,7 @@ def _order(rng: Random, model: Any) -> str:
 
 
 def _chain(rng: Random, model: Any) -> str:
-    """Add many operators like one of the model's, each with a result of its own."""
+    """Append a chain of copies of an operator, a few or many, to the model's output."""
     graph = _graph(model)
     number, operator = _operator(rng, model)
     if not _list(operator.inputs) or not _list(operator.outputs):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""systola.litert.Interpreter beside LiteRT's own Interpreter, with the same calls."""
+"""Tests of systola.litert.Interpreter: the same calls give the results of LiteRT's Interpreter."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Either = Callable[..., Any]
 
 
 def original(**arguments: Any) -> LiteRt:
-    """Return LiteRT's Interpreter with the kernels that the machine equals in every byte."""
+    """Return LiteRT's Interpreter with its reference kernels, which the machine equals exactly."""
     return LiteRt(experimental_op_resolver_type=OpResolverType.BUILTIN_REF, **arguments)
 
 
@@ -41,7 +41,7 @@ def content(name: str) -> bytes:
 
 
 def data_for(details: dict[str, Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return random values for an input."""
+    """Return random values for an input of a model."""
     rng = np.random.default_rng(random_seed())
     if details["dtype"] is np.float32:
         return rng.uniform(-1, 1, shape).astype(np.float32)
@@ -50,7 +50,7 @@ def data_for(details: dict[str, Any], shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def assert_same(one: Any, other: Any) -> None:
-    """Compare two results: types, keys, arrays."""
+    """Check that two results are equal: their types, keys and arrays."""
     assert type(one) is type(other)
     if isinstance(one, dict):
         assert list(one) == list(other)
@@ -67,7 +67,7 @@ def assert_same(one: Any, other: Any) -> None:
 
 
 def script(make: Either, model: bytes, samples: int | None = None) -> list[Any]:
-    """Return all that a script gets to see of a model."""
+    """Run a model as a usual script does; return all details and arrays that the script sees."""
     interpreter = make(model_content=model, num_threads=2)
     seen = [interpreter.get_input_details(), interpreter.get_signature_list()]
     if samples:
@@ -83,7 +83,7 @@ def script(make: Either, model: bytes, samples: int | None = None) -> list[Any]:
 
 
 def two_inputs() -> bytes:
-    """Return a sum of two inputs of int8."""
+    """Return a model that adds two inputs of int8."""
     net = model_writer.ModelWriter()
     x, y = (net.tensor((1, 6), "int8", scale, zero) for scale, zero in ((0.1, 3), (0.2, -5)))
     z = net.tensor((1, 6), "int8", 0.25, 7)
@@ -110,7 +110,7 @@ def test_same_calls(name: str) -> None:
 
 @pytest.mark.parametrize("name", [CNN, "mlp_floatio"])
 def test_number_of_samples(name: str) -> None:
-    """If a user resizes the first size of an input, it is the number of samples."""
+    """Check a model after its inputs are resized to several samples in their first dimension."""
     model = content(name)
     assert_same(script(ours, model, 3), script(original, model, 3))
 
@@ -124,7 +124,10 @@ def test_two_inputs() -> None:
 
 
 def test_tensors_of_the_file() -> None:
-    """Names, types and scales of all tensors are equal, constants too; results have no array."""
+    """Check that names, types and scales of all tensors, and all constants, are as in LiteRT.
+
+    The array of a result inside of the network stays on the machine.
+    """
     model = content(CNN)
     one, other = ours(model_content=model), original(model_content=model)
     assert_same(one.get_tensor_details(), other.get_tensor_details())
@@ -135,7 +138,7 @@ def test_tensors_of_the_file() -> None:
 
 
 def test_signature() -> None:
-    """A runner takes any number of samples, without allocate_tensors before it."""
+    """Check a signature runner, which takes any number of samples without allocate_tensors()."""
     results: list[Any] = []
     for make in (ours, original):
         run = make(model_content=content(CNN)).get_signature_runner()
@@ -153,7 +156,7 @@ def test_signature() -> None:
 
 
 def test_views() -> None:
-    """Arrays of `tensor` are no copies, and set_tensor copies."""
+    """Check that arrays from tensor() are no copies of a tensor, and that set_tensor() copies."""
     outputs: list[Any] = []
     for make in (ours, original):
         interpreter = make(model_path=MODELS / f"{CNN}.tflite")
@@ -200,7 +203,7 @@ MISTAKES: dict[str, Callable[[Any, int, int], Any]] = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes(mistake: str) -> None:
-    """Wrong calls raise the exceptions of LiteRT."""
+    """Check that wrong calls raise the same exceptions as in LiteRT."""
     raised: list[Exception] = []
     for make in (ours, original):
         interpreter = make(model_content=content(CNN))
@@ -232,7 +235,10 @@ def test_wrong_arguments(arguments: dict[str, Any]) -> None:
 
 
 def test_sizes_of_the_file() -> None:
-    """Sizes other than the number of samples are refused, with strict also a fixed first size."""
+    """Check that an input cannot be resized in other dimensions than the number of samples.
+
+    With `strict`, or if the file fixes the first size, that size cannot change either.
+    """
     interpreter = ours(model_content=content(CNN))
     for sizes, strict in (((1, 9, 8, 1), False), ((1, 64), False), ((2, 8, 8, 1), True)):
         with pytest.raises(ValueError, match="first size"):
@@ -243,7 +249,7 @@ def test_sizes_of_the_file() -> None:
 
 
 def test_state() -> None:
-    """A network with state runs anew after a reset, as in LiteRT, and not without one."""
+    """Check that an LSTM begins anew after a reset, as in LiteRT, and raises an error without."""
     name = "lstm_digits_rows_k2"
     results: list[NDArray[Any]] = []
     for make in (ours, original):
@@ -263,7 +269,10 @@ def test_state() -> None:
 
 @pytest.mark.thorough
 def test_variables() -> None:
-    """Variables keep values from one invocation to the next, also through a reset, as in LiteRT."""
+    """Check that variables keep their values between invocations, and through a reset.
+
+    LiteRT behaves in the same way.
+    """
     case = streaming(np.random.default_rng(random_seed()))
     results: list[NDArray[Any]] = []
     for make in (ours, original):
@@ -282,7 +291,7 @@ def test_variables() -> None:
 
 @pytest.mark.thorough
 def test_without_the_libraries() -> None:
-    """`pip install systola` alone has both classes: int8 files need no interpreter."""
+    """Check that both drop-in classes run int8 files without LiteRT and ONNX Runtime installed."""
     script = f"""
 import sys
 sys.modules |= dict.fromkeys(("ai_edge_litert", "ai_edge_quantizer", "onnxruntime", "torch"))
@@ -301,7 +310,7 @@ print(InferenceSession(path, preset="8x8").run(None, dict(x=x))[0].shape)
 
 
 def test_machine() -> None:
-    """The cycles of an invocation can be asked for, and unknown machines are refused."""
+    """Check that the cycles of an invocation can be read, and unknown machines are refused."""
     interpreter = ours(model_content=content(CNN))
     interpreter.allocate_tensors()
     interpreter.invoke()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""systola.onnx_backend: ONNX's interface of back ends, and ONNX's own tests of back ends."""
+"""Tests of systola.onnx_backend, a back end in ONNX's sense, also by ONNX's own test suite."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from systola.verif.compiler.onnx_writer import OnnxWriter, interpret
 from systola.verif.kit.seeds import random_seed
 
 PASSED = 151
-"""Tests of ONNX 1.23.2 that pass; the others are refused."""
+"""Number of ONNX 1.23.2's own tests that pass; the other tests are refused."""
 SMALL: dict[str, Any] = {"preset": "8x8"}
 
 
@@ -40,7 +40,7 @@ def relu() -> onnx.ModelProto:
 
 
 def moved(kind: str, shape: tuple[int, ...], **attributes: Any) -> onnx.ModelProto:
-    """Return a model of one operator on a float32 tensor of a shape."""
+    """Return a model of one operator on a float32 tensor of the shape `shape`."""
     node = helper.make_node(kind, ["x"], ["y"], **attributes)
     source = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
     graph = helper.make_graph([node], "g", [source], [onnx.ValueInfoProto(name="y")])
@@ -51,7 +51,7 @@ def moved(kind: str, shape: tuple[int, ...], **attributes: Any) -> onnx.ModelPro
 
 
 def test_prepared_model() -> None:
-    """Inputs are a sequence, a mapping or an array; the results equal ONNX Runtime's."""
+    """Check a model with inputs in a sequence, a mapping or an array, against ONNX Runtime."""
     model, x = relu(), random_bytes(1, 6)
     assert onnx_backend.is_compatible(model, **SMALL)
     prepared = onnx_backend.prepare(model, "CPU", **SMALL)
@@ -64,7 +64,7 @@ def test_prepared_model() -> None:
 
 
 def test_single_operator() -> None:
-    """An operator with its weights among the inputs, which become constants of the program."""
+    """Check a single operator, with weights that are inputs and become constants of its program."""
     x, weights = random_bytes(3, 8), random_bytes(8, 5)
     scale, zero = np.float32(0.02), np.int8(1)
     names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"]
@@ -89,7 +89,7 @@ def test_single_operator() -> None:
 
 
 def test_refusals() -> None:
-    """Networks of which the machine takes nothing are refused, and other devices."""
+    """Check that a network without any part for the machine is refused, and unknown devices."""
     model = moved("Sin", (1, 4))
     assert not onnx_backend.is_compatible(model, **SMALL)
     with pytest.raises(ModelError, match=r"Sin"):
@@ -111,7 +111,7 @@ def test_refusals() -> None:
     ],
 )
 def test_first_axis_that_is_none_of_samples(kind: str, attributes: dict[str, Any]) -> None:
-    """A model of fixed sizes may mix its first axis with others."""
+    """Check a model with fixed sizes that mixes its first axis with other axes."""
     model = moved(kind, (2, 2, 2), **attributes)
     x = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
     (y,) = onnx_backend.run_model(model, [x], **SMALL)
@@ -120,7 +120,10 @@ def test_first_axis_that_is_none_of_samples(kind: str, attributes: dict[str, Any
 
 
 class SessionHere:
-    """ONNX Runtime in this process: a process for each of two thousand models takes an hour."""
+    """A stand-in for the session in a process of its own: ONNX Runtime runs in this process.
+
+    A process for each of two thousand models would take an hour.
+    """
 
     def __init__(
         self, kind: Interpreter, model: bytes, *, optimised: bool = True, probe: bool = False
@@ -149,7 +152,7 @@ class SessionHere:
         pass
 
     def run(self, sample: Any) -> list[Any]:
-        """Return the results, as arrays also if there are no dimensions."""
+        """Return the results as arrays, even if they have no dimensions."""
         whole = [np.ascontiguousarray(each) for each in sample]
         return [np.asarray(each) for each in self._opened.run(whole)]
 
@@ -157,12 +160,12 @@ class SessionHere:
 @pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore")
 def test_onnx_own_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of ONNX's tests passes or is refused with a reason; none is wrong.
+    """Check that each of ONNX's own tests passes or is refused with a reason.
 
     The tests of kind "real" load models from elsewhere, and are left out.
     """
     with warnings.catch_warnings():
-        # The cases are calculated when they are imported, some of them with a warning.
+        # The import calculates the test cases, some of them with a warning.
         warnings.simplefilter("ignore")
         from onnx.backend.test.runner import Runner
 
@@ -183,7 +186,8 @@ def test_onnx_own_tests(monkeypatch: pytest.MonkeyPatch) -> None:
             except (ModelError, CompileError) as error:
                 refused[name] = str(error)
             except unittest.SkipTest as error:
-                # The suite asks is_compatible before it runs a whole network.
+                # Before it runs a whole network, the suite asks is_compatible and skips refused
+                # networks.
                 refused[name] = str(error)
     assert len(passed) == PASSED
     assert len(refused) > 1800

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""systola.onnxruntime.InferenceSession beside ONNX Runtime's own, with the same calls."""
+"""Tests of systola.onnxruntime.InferenceSession against ONNX Runtime's own, with the same calls."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ LIBRARIES = (ours, onnxruntime)
 
 
 def session(library: Any, model: str | Path | bytes) -> Any:
-    """Return a session of either library, made by the lines of a usual script."""
+    """Return a session of `library`, the original or this project's, made as in usual scripts."""
     options = library.SessionOptions()
     options.intra_op_num_threads = 1
     options.graph_optimization_level = library.GraphOptimizationLevel.ORT_ENABLE_ALL
-    # Without it sums saturate at 16 bits on processors that lack VNNI.
+    # Without this entry sums saturate at 16 bits on processors that lack VNNI.
     options.add_session_config_entry("session.x64quantprecision", "1")
     arguments: dict[str, Any] = {"preset": "8x8"} if library is ours else {}
     return library.InferenceSession(model, options, ["CPUExecutionProvider"], **arguments)
@@ -37,7 +37,10 @@ def described(nodes: Any) -> list[tuple[str, str, Any]]:
 
 
 def two_by_two(batch: int | str) -> bytes:
-    """Return a sum of two codes, uint8 and int8 as outputs, with a batch that may be open."""
+    """Return a model with an input and an output each in uint8 and int8, and a batch size.
+
+    The batch may be open.
+    """
     net = OnnxWriter()
     inputs = [net.input((batch, 6), kind) for kind in ("uint8", "int8")]
     x = net.dequantise(inputs[0], 0.1, 100, "uint8")
@@ -78,7 +81,10 @@ def test_same_calls(name: str) -> None:
 
 @pytest.mark.parametrize(("batch", "count"), [(1, 1), ("n", 1), ("n", 5)])
 def test_inputs_and_outputs_by_name(batch: int | str, count: int) -> None:
-    """Several inputs and outputs, some of them asked for, and any number of samples."""
+    """Check several inputs and outputs by their names, for any number of samples.
+
+    A run may ask for some of the outputs only.
+    """
     content = two_by_two(batch)
     seen: list[Any] = []
     for library in LIBRARIES:
@@ -108,7 +114,10 @@ def feeds(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("mistake", feeds("x"))
 def test_mistakes(mistake: str) -> None:
-    """Wrong calls raise the exceptions of ONNX Runtime, or ValueError for classes of its own."""
+    """Check that wrong calls raise the same exceptions as in ONNX Runtime.
+
+    ValueError stands for the exceptions that ONNX Runtime defines itself.
+    """
     raised: list[type[Exception]] = []
     for library in LIBRARIES:
         made = session(library, MLP)
@@ -116,7 +125,7 @@ def test_mistakes(mistake: str) -> None:
             made.run(None, feeds(made.get_inputs()[0].name)[mistake])
         kind = caught.type
         raised.append(ValueError if kind.__module__.startswith("onnxruntime") else kind)
-    # With a list in place of a mapping each library fails in a way of its own.
+    # For a list in place of a mapping, each library raises another exception.
     assert raised[0] is raised[1] or mistake == "no mapping"
 
 
@@ -146,7 +155,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_machine() -> None:
-    """The provider is the machine, and the cycles of a run can be asked for."""
+    """Check that the provider is the machine, and that the cycles of a run can be read."""
     made = session(ours, MLP)
     assert made.get_providers() == ours.get_available_providers() == ["SystolaExecutionProvider"]
     made.run(None, {made.get_inputs()[0].name: np.zeros((1, 64), np.float32)})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""systola.quantize: files, and models of Keras and PyTorch by their exporters."""
+"""Tests of systola.quantize for files, and for Keras and PyTorch models by their exporters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ X = digits()["x"][:12]
 
 
 class StandInForKeras:
-    """A stand-in for a Keras model on a back end that exports to the form `exports`."""
+    """A stand-in for a Keras model, with a back end of Keras that exports to the form `exports`."""
 
     exports = "litert"
     missing: str | None = None
@@ -36,7 +36,7 @@ class StandInForKeras:
         self.called = x
 
     def export(self, path: str, *, format: str, verbose: bool) -> None:
-        """Write the file that Keras would write."""
+        """Write the file of a classifier, as Keras's exporter would."""
         assert self.called is not None and not verbose and format == self.exports
         if self.missing:
             raise ImportError(f"No module named '{self.missing}'", name=self.missing)
@@ -44,23 +44,23 @@ class StandInForKeras:
 
 
 class StandInForModule:
-    """A stand-in for a torch.nn.Module."""
+    """A stand-in for torch.nn.Module, with its two modes."""
 
     training = True
 
     def eval(self) -> StandInForModule:
-        """Change to inference."""
+        """Switch the module to inference."""
         return self.train(False)
 
     def train(self, mode: bool) -> StandInForModule:
-        """Set whether the module trains."""
+        """Switch the module to training, or to inference if `mode` is false."""
         self.training = mode
         return self
 
 
 @pytest.fixture
 def keras(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Return a function that puts a stand-in for Keras, on a back end, in its place."""
+    """Return a function that replaces the package Keras by a stand-in with a given back end."""
 
     def install(backend: str) -> None:
         module: Any = ModuleType("keras")
@@ -73,7 +73,7 @@ def keras(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 @pytest.fixture
 def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Put a stand-in for PyTorch in its place; return it."""
+    """Put a stand-in in place of the package PyTorch; return the stand-in."""
 
     def export(module: StandInForModule, arguments: Any, **options: Any) -> Any:
         assert not module.training and options["dynamo"]
@@ -92,7 +92,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_files(tmp_path: Path) -> None:
-    """A path and the content of a file give the bytes that runtime.quantize gives."""
+    """Check that a path, or the content of a file, gives the bytes that runtime.quantize gives."""
     content = as_onnx()
     (tmp_path / "m.onnx").write_bytes(content)
     expected = runtime.quantize(content, X).content
@@ -104,7 +104,7 @@ def test_files(tmp_path: Path) -> None:
     ("backend", "exports"), [("tensorflow", "litert"), ("torch", "onnx"), ("jax", "onnx")]
 )
 def test_keras(backend: str, exports: str, keras: Callable[[str], None]) -> None:
-    """A Keras model is exported in the form that its back end can make."""
+    """Check that a Keras model is exported in the form that its back end can make."""
     keras(backend)
     model = StandInForKeras()
     model.exports = exports
@@ -117,7 +117,7 @@ def test_keras(backend: str, exports: str, keras: Callable[[str], None]) -> None
 
 
 def test_torch(torch: Any) -> None:
-    """A module is exported for one sample, and trains afterwards if it did before."""
+    """Check that a PyTorch module is exported for one sample, and keeps its mode afterwards."""
     model = StandInForModule()
     graph = onnx.load_from_string(as_onnx()).graph
     expected = runtime.quantize(as_onnx(), X).content
@@ -151,7 +151,7 @@ def test_no_samples(torch: Any) -> None:
 
 
 def test_pytorch_itself() -> None:
-    """A classifier with PyTorch's usual head, from the module to the machine's bytes."""
+    """Check a classifier from PyTorch itself, from the module to the results of the machine."""
     torch = pytest.importorskip("torch")
     pytest.importorskip("onnxscript")
     torch.manual_seed(random_seed() % 1000)
@@ -171,10 +171,13 @@ def test_pytorch_itself() -> None:
 
 
 def test_keras_itself() -> None:
-    """A Keras classifier, on the back end that is chosen, from the model to the machine's bytes."""
+    """Check a classifier from Keras itself, from the model to the results of the machine.
+
+    Keras has the back end that the user has chosen.
+    """
     try:
         keras = pytest.importorskip("keras")
-    # Keras raises this without a back end.
+    # Keras raises a ValueError if it has no back end.
     except ValueError:
         pytest.skip("Keras has no back end")
     layers = keras.layers

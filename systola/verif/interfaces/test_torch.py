@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch modules on the machine: systola.torch.compile and torch.compile with this back end."""
+"""Tests of PyTorch modules on the machine, by systola.torch.compile and by torch.compile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IMAGES = digits()["x"].reshape(-1, 1, 8, 8)[:40]
 
 @pytest.fixture
 def torch() -> Any:
-    """Return PyTorch with random numbers from a seed; skip the test where it is missing."""
+    """Return PyTorch with its random numbers seeded; skip the test if PyTorch is missing."""
     pytest.importorskip("onnxscript")
     module = pytest.importorskip("torch")
     module.manual_seed(random_seed() % 1000)
@@ -29,7 +29,7 @@ def torch() -> Any:
 
 
 def classifier(torch: Any) -> Any:
-    """Return a small network with PyTorch's usual head."""
+    """Return a small convolutional classifier with PyTorch's usual head."""
     return torch.nn.Sequential(
         torch.nn.Conv2d(1, 6, 3),
         torch.nn.BatchNorm2d(6),
@@ -41,7 +41,7 @@ def classifier(torch: Any) -> Any:
 
 
 def test_entry_point() -> None:
-    """PyTorch finds the back end by an entry point, without which the name is unknown."""
+    """Check that PyTorch finds the back end "systola" by an entry point of the package."""
     (found,) = entry_points(group="torch_dynamo_backends", name="systola")
     assert found.value == "systola.torch:dynamo_backend"
 
@@ -54,8 +54,9 @@ def test_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_compile(torch: Any) -> None:
-    """The function returns the bytes of the int8 network, near the module's own results, for any
-    samples.
+    """Check that a compiled module returns the int8 network's results for any number of samples.
+
+    They are close to the module's own results.
     """
     from systola.torch import compile
 
@@ -76,7 +77,7 @@ def test_compile(torch: Any) -> None:
 
 
 def test_structure_of_results(torch: Any) -> None:
-    """Compile a module with several arguments and with results in a dictionary."""
+    """Check a compiled module that takes several arguments and returns a dictionary."""
     from systola.torch import compile
 
     class Two(torch.nn.Module):
@@ -98,7 +99,7 @@ def test_structure_of_results(torch: Any) -> None:
 
 
 def test_back_end_of_pytorch(torch: Any) -> None:
-    """torch.compile runs a module on the machine, calibrated on the first arguments."""
+    """Check that torch.compile runs a module on the machine, calibrated on the first arguments."""
     module = classifier(torch).eval()
     run = torch.compile(module, backend="systola", dynamic=False, options={"preset": "8x8"})
     x = torch.from_numpy(IMAGES[:16])
@@ -111,7 +112,7 @@ def test_back_end_of_pytorch(torch: Any) -> None:
 
 
 def test_graph_of_which_the_machine_takes_nothing(torch: Any) -> None:
-    """A graph that is refused runs in PyTorch, with a warning; a wrong option is an error."""
+    """Check that a refused graph runs in PyTorch with a warning, and a wrong option is an error."""
     from systola.torch import dynamo_backend
 
     torch._dynamo.reset()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs of cluster workers, in a module that workers can import, unlike pytest's modules."""
+"""Jobs for the workers of a cluster, in a module that workers can import, unlike pytest's."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import time
 
 
 def squared(number: int) -> int:
-    """Return the square, after a while."""
+    """Return the square of a number after a short time."""
     time.sleep(0.05)
     return number * number
 
 
 def ends(number: int) -> int:
-    """End the worker."""
+    """Kill the worker process in which the job runs."""
     os.kill(os.getpid(), signal.SIGKILL)
     return number
 
 
 def fails(number: int) -> int:
-    """Raise an exception."""
+    """Raise an exception in the worker."""
     raise KeyError(number)

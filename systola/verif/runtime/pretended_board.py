@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A board of which the machine is the golden model, as a serial line, with faults to choose."""
+"""A simulated board on a serial line, with the golden model as its machine and optional faults."""
 
 from __future__ import annotations
 
@@ -23,22 +23,25 @@ from systola.golden.machine import Machine
 
 @dataclass(frozen=True, kw_only=True)
 class Faults:
-    """The faults of a board; without one of them it works."""
+    """The faults of a simulated board; with the default values it has none."""
 
     identity: int = BOARD_IDENTITY
     version: int = VERSION
     register_bits: int = 0xFFFF_FFFF
-    """Bits of BUS_TIMEOUT that exist."""
+    """Mask of the bits that exist in register BUS_TIMEOUT."""
     address_bits: int = 0xFFFF_FFFF
-    """Bits of memory addresses that are connected."""
+    """Mask of the bits that are connected in memory addresses."""
     data_bits: int = 0xFFFF_FFFF
-    """Bits of words that memory keeps."""
+    """Mask of the bits that memory keeps of each word."""
     wrong_run: int = 0
-    """Number of the program, from 1, after which the host window is wrong; 0 for none."""
+    """Number of the program, from 1, after which the host window is wrong; 0 for no such fault."""
 
 
 class PretendedBoard:
-    """A Line to a board with `memory_bytes` and the machine `config`, which runs at once."""
+    """A serial line to a simulated board, which runs programs at once on a machine `config`.
+
+    The board has `memory_bytes` of memory.
+    """
 
     name = "a pretended board"
 
@@ -58,12 +61,12 @@ class PretendedBoard:
         self._runs = 0
 
     def write(self, content: bytes) -> None:
-        """Take whole frames, as SerialLink sends them."""
+        """Take whole frames, as SerialLink sends them, and answer each request."""
         for request in filter(None, map(decode_frame, content.split(b"\xc0"))):
             self._replies += encode_frame(self._answer(request))
 
     def read(self, awaited: int) -> bytes:
-        """Return all replies that have not been read."""
+        """Return all replies of the board that have not been read."""
         replies, self._replies = self._replies, b""
         return replies
 

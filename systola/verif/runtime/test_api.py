@@ -46,7 +46,7 @@ def x() -> np.ndarray:
 
 
 class Watched:
-    """A machine that keeps the images it was given, and claims ten cycles for each."""
+    """A golden machine that keeps the images it was given, and claims ten cycles for each."""
 
     def __init__(self, config: Config) -> None:
         self._machine = GoldenBackend(config)
@@ -99,7 +99,10 @@ def test_wrong_arguments(x: np.ndarray, model: CompiledModel) -> None:
 
 @pytest.mark.parametrize(("rest_singly", "programs"), [(0, 3), (2, 3), (3, 5), (7, 5)])
 def test_rests(rest_singly: int, programs: int, model: CompiledModel, x: np.ndarray) -> None:
-    """Run 19 samples in batches of 8: the rest of 3 fills up a batch, or runs one by one."""
+    """Check 19 samples in batches of 8, of which 3 samples are left.
+
+    These fill a part of a batch, or run one by one.
+    """
     expected = model.run(x[:16], backend="iss").y
     machine = Watched(model.config)
     done: list[int] = []
@@ -125,7 +128,7 @@ def test_any_number_of_samples(count: int, model: CompiledModel, x: np.ndarray) 
 
 
 def test_weights_stay(model: CompiledModel, x: np.ndarray) -> None:
-    """Change only the inputs from run to run; the weights are not even copied."""
+    """Check that only the inputs change from run to run; the weights are not even copied."""
     machine = Watched(model.config)
     replace(model, rest_singly=0).run(x, backend=machine)
     first, second, _ = machine.images
@@ -144,7 +147,7 @@ def test_report(model: CompiledModel, x: np.ndarray) -> None:
     assert report.rows == run.layers
     assert report.measured_cycles == pytest.approx(run.cycles / 16)
     assert report.inferences_per_second == pytest.approx(run.inferences_per_second(50))
-    # The estimate is for the machine's own memories.
+    # The report's estimate is for the memories of the machine that has run, with their latency.
     assert report.estimated_cycles == pytest.approx(run.cycles / 16, rel=0.1)
     assert report.estimated_cycles > model.estimate().estimated_cycles
     assert report.estimated_cycles == model.estimate(MemorySpeed(7)).estimated_cycles
@@ -170,7 +173,7 @@ def test_inputs_by_name() -> None:
 
 
 def test_short_text(model: CompiledModel, x: np.ndarray) -> None:
-    """Show a model and a run at a Python prompt and in a notebook."""
+    """Check the text that a model and a run show at a Python prompt and in a notebook."""
     assert repr(model).startswith("<CompiledModel for 'tiny', batch 8, litert-2, 3,338 MACs")
     assert "int8[1, 61] -> " in repr(model)
     assert repr(model.run(x, backend="iss")).endswith("no clock, outputs int8[19, 1, 10]>")
@@ -197,7 +200,7 @@ def test_short_text(model: CompiledModel, x: np.ndarray) -> None:
 )
 @pytest.mark.parametrize("kind", BACKENDS)
 def test_images(kind: str, change: dict[str, object], says: str, model: CompiledModel) -> None:
-    """Refuse an invalid image on all machines before they start."""
+    """Check that each back end refuses an invalid image before its machine starts."""
     (stage,) = (each for each in model.compiled.stages if isinstance(each, DeviceStage))
     image = replace(stage.program.image, **change)
     with pytest.raises(ValueError, match=says):
@@ -205,7 +208,7 @@ def test_images(kind: str, change: dict[str, object], says: str, model: Compiled
 
 
 def test_typed() -> None:
-    """Check that type checkers find the marks of PEP 561 in the packages."""
+    """Check that the packages have the files by which type checkers find their types (PEP 561)."""
     for name in ("arch", "cli", "compiler", "golden", "runtime", "timing"):
         assert (files(f"systola.{name}") / "py.typed").is_file()
 

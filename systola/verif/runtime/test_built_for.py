@@ -27,11 +27,14 @@ NUMBERS = {
     "6x3": (6, 3, 8, 8),
     "8x8-training": (8, 8, 8, 8),
 }
-"""Rows and columns of the array, and bytes of a beat on the host port and the weight port."""
+"""Sizes of each preset's machine.
+
+They are rows and columns of the array, and bytes of a beat on the host port and the weight port.
+"""
 
 
 def word(name: str) -> bytes:
-    """Return the instruction that a program for a preset begins with, from the text of isa.md."""
+    """Return the instruction with which each program for a preset begins, by the text of isa.md."""
     rows, columns, host, weights = NUMBERS[name]
     number = 0x07 | rows << 8 | columns << 20 | host << 32 | weights << 44
     return number.to_bytes(INSTRUCTION_BYTES, "little")
@@ -39,7 +42,7 @@ def word(name: str) -> bytes:
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Return a list of the first instructions of all programs that the golden model starts."""
+    """Return a list to which each program on the golden model adds its first instruction."""
     found: list[bytes] = []
     start = Machine.start
 
@@ -77,7 +80,10 @@ def own_program(name: str) -> None:
 
 
 def training(cores: int) -> Callable[[str], None]:
-    """Return a function that trains a network, so long that its weights are read, and runs it."""
+    """Return a function that trains, evaluates and runs a network on some cores.
+
+    The training is long enough that its weights are read.
+    """
 
     def run(name: str) -> None:
         rng = np.random.default_rng(0)
@@ -115,7 +121,7 @@ def test_programs_begin_with_their_machine(
 
 @pytest.mark.parametrize("other", ["tiny", "small", "base", "6x3"])
 def test_other_machines_stop(other: str) -> None:
-    """Run a program on another machine: it stops before it has written a byte."""
+    """Check that a program stops on any other machine before it has written a byte."""
     config = preset(other)
     for name in NUMBERS:
         builder = ImageBuilder(name)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods on a cluster. If a worker process is lost, another process replaces it, and results stay the
-same.
+"""Tests of pods on a cluster of worker processes.
+
+If a worker is lost, another process replaces it, and results stay the same.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ def until(what: Any, seconds: float = 60) -> None:
 
 
 def test_a_worker_is_killed(cluster: Any) -> None:
-    """Kill a worker in the middle of a run: every sample comes out, in order, and the cluster has
-    two workers again.
+    """Check a run in which a worker is killed: every sample comes out, in order.
+
+    The cluster has two workers again afterwards.
     """
     x = np.random.default_rng(2).integers(-128, 128, (90, 1, 61), dtype=np.int8)
     expected = compile(PATH, preset="tiny").run(x, backend="iss").y
@@ -72,8 +74,9 @@ def test_a_worker_is_killed(cluster: Any) -> None:
 
 
 def test_jobs_wait_their_turn(cluster: Any) -> None:
-    """The scheduler has no more than eight jobs at one time: it gets another job when one is
-    done.
+    """Check that a cluster's scheduler has at most eight jobs at one time.
+
+    It gets another job when one is done.
     """
     given: list[int] = []
 

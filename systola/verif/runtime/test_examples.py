@@ -20,8 +20,8 @@ from systola.verif.kit.images import parameter_entry
 
 FOLDER = ROOT / "examples"
 SCRIPTS = sorted(
-    # verif/training/test_tutorials.py runs the tutorials, and verif/cli/test_networks_page.py the
-    # classifiers of digits, which need Keras and PyTorch.
+    # Other tests run the rest: verif/training/test_tutorials.py runs the tutorials, and
+    # verif/cli/test_networks_page.py the classifiers of digits, which need Keras and PyTorch.
     path
     for path in FOLDER.glob("*.py")
     if not path.stem.startswith(("tutorial_", "digits_"))
@@ -48,8 +48,9 @@ def test_scripts(
 
 
 def test_ties(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With another scale the tutorial's formula is wrong only for sums halfway between two results,
-    as the page states.
+    """Check that with another scale the tutorial's formula is wrong only for ties.
+
+    As the page states, these are sums halfway between two results.
     """
     source = (FOLDER / "matrix_product.py").read_text()
     for text in ("1 / 500", "sums / 500"):
@@ -81,7 +82,7 @@ def test_loop() -> None:
 
 
 def test_places() -> None:
-    """Place arrays of several blocks and tiles, and check the program's view of them."""
+    """Check where ImageBuilder places arrays of several blocks and tiles, and their operands."""
     builder = ImageBuilder("tiny")
     a = np.arange(-20, 10, dtype=np.int8).reshape(3, 10)
     first, second = builder.matrix(a), builder.room(5, 6)
@@ -100,7 +101,7 @@ def test_places() -> None:
     assert np.array_equal(image.host[12:22].view(np.int8), a[1])
     assert image.host[256:512].view(np.int8)[0] == -128
     assert image.weights.size == 7 * TINY.tile_bytes
-    # After the last tile along K comes the first tile of the next columns.
+    # Tiles are stored along K first: after the last tile of a column comes the next column's first.
     assert list(image.weights[4 * 16 :][:2]) == [4, 5]
     again = builder.build("halt")
     assert np.array_equal(again.host, image.host)
@@ -150,9 +151,9 @@ def test_refusals() -> None:
 
 
 def test_first_program() -> None:
-    """Check that the page has the script and a line of the hardware unchanged.
+    """Check that docs/first-program.md quotes the script and a line of the hardware unchanged.
 
-    The command for a unit's test names the seed with which it prints the numbers on the page.
+    Its command for a unit's test names the seed with which the test prints the page's numbers.
     """
     root = FOLDER.parent
     page = (root / "docs" / "first-program.md").read_text()
@@ -165,7 +166,7 @@ def test_first_program() -> None:
 
 
 def test_index() -> None:
-    """Check that docs/README.md leads to every page."""
+    """Check that docs/README.md has a link to every page."""
     folder = FOLDER.parent / "docs"
     index = (folder / "README.md").read_text()
     for path in folder.glob("*.md"):

@@ -19,14 +19,17 @@ def read() -> Any:
 
 
 def test_it_is_stored_without_results() -> None:
-    """Store no results: they depend on the user and would differ between commits."""
+    """Check that the notebook is stored without results.
+
+    Results depend on the user, and would differ between commits.
+    """
     for cell in read().cells:
         assert not cell.get("outputs")
         assert not cell.get("execution_count")
 
 
 @pytest.mark.thorough
-@pytest.mark.filterwarnings("default")  # of the kernel's own libraries
+@pytest.mark.filterwarnings("default")  # warnings of the kernel's own libraries
 def test_it_runs() -> None:
     client = pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")

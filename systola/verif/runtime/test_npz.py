@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of arrays in .npz files with any bit damaged, encrypted, or with false claims."""
+"""Tests of .npz files that are damaged in any bit, are encrypted, or make false claims."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def header(shape: tuple[int, ...]) -> bytes:
 
 @pytest.mark.parametrize("compress", [False, True])
 def test_any_bit(compress: bool) -> None:
-    """Flip any bit: the arrays are unchanged, or none can be read; a name may change."""
+    """Check a .npz file with any one bit flipped: it is refused, or its arrays are unchanged.
+
+    Only the name of an array may change.
+    """
     whole = archive(compress=compress)
     assert list(read_all(whole)) == list(ARRAYS)
     refused = 0
@@ -70,7 +73,10 @@ def test_a_password() -> None:
 
 
 def test_claims() -> None:
-    """Claim more members or larger arrays than there are, one name twice, or objects."""
+    """Check that a .npz file is refused if it claims more than it has.
+
+    It may claim larger arrays, the same name twice, objects, or a member that is too long.
+    """
     for shape in ((1 << 40, 3), (2, 4), (1,), (0,), (1 << 70,)):
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as file:

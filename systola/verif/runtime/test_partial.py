@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of which the machine takes a part: every byte equals the interpreter's."""
+"""Tests of networks that run partly on the machine: every byte equals the interpreter's."""
 
 from __future__ import annotations
 
@@ -32,12 +32,15 @@ from systola.verif.kit.seeds import random_seed
 
 SAMPLES = 5
 BATCH = 2
-"""Batch size that does not divide SAMPLES: the last batch is smaller."""
+"""Number of samples in a batch; it does not divide SAMPLES, so the last batch is smaller."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A network, and the kinds of its operators that the interpreter is to run."""
+    """A network with its inputs, and the parts that machine and interpreter are to run.
+
+    `host` has the kinds of the operators for the interpreter.
+    """
 
     content: bytes
     inputs: tuple[NDArray[Any], ...]
@@ -45,7 +48,7 @@ class Case:
     pieces: str
     """Order of the stages: m for a stage on the machine, i for a stage in the interpreter."""
     macs: int
-    """Multiply-accumulates that are to be on the machine."""
+    """Number of multiply-accumulates that the machine is to run."""
 
 
 def codes(rng: np.random.Generator, *shape: int) -> NDArray[np.int8]:
@@ -60,7 +63,7 @@ def dense(
     size: tuple[int, int],
     scale: float = 0.01,
 ) -> None:
-    """Add a FULLY_CONNECTED of int8, `size` outputs and inputs; its weights have `scale`."""
+    """Add a FULLY_CONNECTED of int8 with random weights; `size` is its outputs and inputs."""
     weights = rng.integers(-127, 128, size, np.int8)
     bias = rng.integers(-500, 500, size[0], np.int32)
     writer.fully_connected(source, result, weights, bias, scale)
@@ -79,7 +82,7 @@ def middle(rng: np.random.Generator) -> Case:
 
 
 def float_tail(rng: np.random.Generator) -> Case:
-    """Make a network with float32 after the part in int8, and one result from the machine."""
+    """Make a network with a float32 layer after an int8 layer, and the results of both layers."""
     writer = ModelWriter()
     x, h = writer.tensor((1, 9), scale=0.5), writer.tensor((1, 8), scale=0.2, zero_point=-5)
     f, y = writer.tensor((1, 8), "float32"), writer.tensor((1, 3), "float32")
@@ -92,7 +95,10 @@ def float_tail(rng: np.random.Generator) -> Case:
 
 
 def branches(rng: np.random.Generator) -> Case:
-    """Make a network of two inputs, one of a type for the host, and branches on both sides."""
+    """Make a network with branches on the machine and in the interpreter.
+
+    The interpreter alone takes the second input, as its type is bool.
+    """
     writer = ModelWriter()
     x, wanted = writer.tensor((1, 10), scale=0.5), writer.tensor((1, 6), "bool")
     h, n = writer.tensor((1, 6), scale=0.4), writer.tensor((1, 6), scale=1 / 128)
@@ -167,7 +173,7 @@ STATE_KINDS = ("CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE")
 def initial_state(writer: ModelWriter, rng: np.random.Generator) -> None:
     """Add a subgraph that gives a variable its first value.
 
-    The value is calculated, so the machine does not take the variable.
+    The machine does not take this variable, because the value is calculated.
     """
     writer.begin_subgraph()
     handle = writer.variable("state")
@@ -180,7 +186,7 @@ def initial_state(writer: ModelWriter, rng: np.random.Generator) -> None:
 
 
 def read_state(writer: ModelWriter, beside: int) -> tuple[int, int]:
-    """Add operators that put a variable beside a value; return the handle and the result."""
+    """Add operators that join a variable and a value; return the variable's handle and the join."""
     writer.operator("CALL_ONCE", [], [], initSubgraphIndex=1)
     handle, old = writer.variable("state"), writer.tensor(**STATE)
     both = writer.tensor((1, 12), scale=STATE["scale"])
@@ -204,7 +210,10 @@ def streaming(rng: np.random.Generator) -> Case:
 
 
 def feedback(rng: np.random.Generator) -> Case:
-    """Make a network with products between the old and the new value of a variable."""
+    """Make a network that calculates a variable's new value from its old value.
+
+    A layer lies between the two values.
+    """
     writer = ModelWriter()
     initial_state(writer, rng)
     x, h = writer.tensor((1, 10), scale=0.5), writer.tensor(**STATE)
@@ -220,7 +229,7 @@ def feedback(rng: np.random.Generator) -> Case:
 
 
 def choice(rng: np.random.Generator) -> Case:
-    """Make a network with a choice between two subgraphs at its end."""
+    """Make a network that ends in an IF between two subgraphs."""
     writer = ModelWriter()
     for kind in ("ABS", "SQUARE"):
         writer.begin_subgraph()
@@ -254,12 +263,12 @@ def test_tflite(make: Callable[[np.random.Generator], Case], tmp_path: Path) -> 
     expected = litert(case)
     for where in (model, stored(model, tmp_path)):
         compare(where.run(*case.inputs, backend="iss").outputs, expected)
-    # Each run begins with the first values of the variables.
+    # Without a state, each run begins with the first values of the variables.
     compare(model.run(*(x[:1] for x in case.inputs), backend="iss").outputs, expected, 1)
 
 
 def float_middle(rng: np.random.Generator) -> Case:
-    """Make a network with a node in float32 between convolutions, and conversions around it."""
+    """Make an ONNX network with an LRN in float32 between two quantised convolutions."""
     writer = OnnxWriter()
     x = writer.input((1, 3, 6, 6), "float32")
     first = convolution(writer, rng, x, (4, 3))
@@ -273,7 +282,7 @@ def float_middle(rng: np.random.Generator) -> Case:
 def convolution(
     writer: OnnxWriter, rng: np.random.Generator, source: str, size: tuple[int, int]
 ) -> str:
-    """Add a Conv of 3 x 3 on codes; with its scales no sum is rounded in another way."""
+    """Add a 3 x 3 Conv on codes; its scales are such that all ways of rounding give equal sums."""
     source = writer.dequantise(writer.quantise(source, 0.031, 3, "int8"), 0.031, 3, "int8")
     weights = writer.constant(rng.integers(-127, 128, (*size, 3, 3), np.int8))
     numbers = writer.dequantise(weights, 0.017, 0, "int8")
@@ -282,7 +291,7 @@ def convolution(
 
 
 def loop_and_branch(rng: np.random.Generator) -> Case:
-    """Make a network with control flow on a value of the machine and on a second input."""
+    """Make an ONNX network with an If on the machine's result, chosen by a second input."""
     writer = OnnxWriter()
     x, flag = writer.input((1, 3, 6, 6), "float32"), writer.input((1,), "bool")
     first = convolution(writer, rng, x, (4, 3))
@@ -295,7 +304,10 @@ def loop_and_branch(rng: np.random.Generator) -> Case:
 
 
 def size_by_values(rng: np.random.Generator) -> Case:
-    """Make a network with a size that follows from values of an input: they are zeros and ones."""
+    """Make an ONNX network in which the values of an input decide a size.
+
+    The tests take zeros and ones, which leave the size as it is.
+    """
     writer = OnnxWriter()
     x, flags = writer.input((1, 3, 6, 6), "float32"), writer.input((4,), "int64")
     one = writer.constant(np.array([1, 1, 1, 1], np.int64))
@@ -323,7 +335,7 @@ def test_onnx(make: Callable[[np.random.Generator], Case], tmp_path: Path) -> No
 
 
 def check(case: Case) -> CompiledModel:
-    """Compile a network; check its pieces and its placement."""
+    """Compile a network; check its stages, and which part runs each operator."""
     model = compile(case.content, preset="small", batch=BATCH)
     assert isinstance(model, CompiledModel)
     stages = model.compiled.stages
@@ -351,7 +363,7 @@ def check(case: Case) -> CompiledModel:
 
 
 def stored(model: CompiledModel, folder: Path) -> CompiledModel:
-    """Return the model from a file."""
+    """Save a model and return it as loaded from its file."""
     model.save(folder / "model.tpu")
     found = load(folder / "model.tpu")
     assert isinstance(found, CompiledModel)
@@ -360,7 +372,7 @@ def stored(model: CompiledModel, folder: Path) -> CompiledModel:
 
 
 def litert(case: Case) -> list[NDArray[Any]]:
-    """Return the outputs of the whole network in LiteRT, sample after sample."""
+    """Return the outputs of the whole network in LiteRT for each sample, one after the other."""
     whole = Interpreter(
         model_content=case.content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
     )
@@ -386,13 +398,16 @@ def compare(
 
 @pytest.mark.parametrize("tail", [False, True])
 def test_nothing_for_the_machine(tail: bool) -> None:
-    """The refusal gives the reason of the whole network, and asks for no interpreter."""
+    """Check the refusal of a network without any layer for the machine.
+
+    It has the reason for the whole network, and asks for no interpreter.
+    """
     writer = ModelWriter()
     x, y = writer.tensor((1, 4), "float32"), writer.tensor((1, 3), "float32")
     weights = writer.tensor((3, 4), "float32", data=np.ones((3, 4), np.float32))
     writer.operator("FULLY_CONNECTED", [x, weights], [y], keepNumDims=True)
     if tail:
-        # The machine could run ABS, but ABS has no multiply-accumulates.
+        # The machine could run ABS, but ABS alone, without multiply-accumulates, is not worth it.
         quantised, z = writer.tensor((1, 3), scale=0.1), writer.tensor((1, 3), scale=0.2)
         writer.operator("QUANTIZE", [y], [quantised])
         writer.operator("ABS", [quantised], [z])
@@ -405,14 +420,17 @@ def test_nothing_for_the_machine(tail: bool) -> None:
 
 
 def test_interpreter_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message names the missing interpreter after the reason for which it is needed."""
+    """Check the message if an interpreter is missing: first the reason, then its name.
+
+    The reason is the operator for which the interpreter is needed.
+    """
     monkeypatch.setattr(runtime_interpreters, "find_spec", lambda _: None)
     case = middle(np.random.default_rng(random_seed()))
     with pytest.raises(
         ModelError, match=r"NORMALIZATION.*not supported; .*litert.*systola\[host\]"
     ):
         compile(case.content)
-    # A batch size that no machine can have is refused; it is no reason to use an interpreter.
+    # An invalid batch size is refused; it is no reason to use an interpreter.
     writer = ModelWriter()
     x, y = writer.tensor((1, 6), scale=0.5), writer.tensor((1, 4), scale=0.5)
     dense(writer, np.random.default_rng(random_seed()), x, y, (4, 6))
@@ -421,7 +439,10 @@ def test_interpreter_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_interpreter_refuses() -> None:
-    """An operator that nobody knows: the machine's reason comes first, then the interpreter's."""
+    """Check the message for an operator that neither machine nor interpreter knows.
+
+    First comes the machine's reason, then the interpreter's.
+    """
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     x, h, y = (writer.tensor((1, 4), scale=0.5) for _ in range(3))
@@ -432,7 +453,7 @@ def test_interpreter_refuses() -> None:
 
 
 def test_a_long_reason_is_cut() -> None:
-    """LiteRT's reason names each wrong tensor; the message still fits on a screen."""
+    """Check that a long reason from LiteRT, with each wrong tensor, is cut to fit on a screen."""
     writer = ModelWriter()
     chain = [writer.tensor((1, 4), scale=0.5, zero_point=None) for _ in range(30)]
     for source, result in pairwise(chain):
@@ -447,7 +468,10 @@ def test_a_long_reason_is_cut() -> None:
 
 
 def test_interpreters_wait_for_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second run starts no interpreter, but variables have their first values all the same."""
+    """Check that a second run takes the interpreters of the first run.
+
+    Variables begin with their first values all the same.
+    """
     case = feedback(np.random.default_rng(random_seed()))
     model = compile(case.content, preset="small", batch=BATCH)
     first = model.run(*case.inputs, backend="iss").outputs
@@ -459,7 +483,7 @@ def test_interpreters_wait_for_the_next_run(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_interpreter_that_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash of the interpreter's process is one line for the user."""
+    """Check that a crash of the interpreter's process gives an error of one line."""
     case = middle(np.random.default_rng(random_seed()))
     model = compile(case.content, preset="small", batch=1)
     original = runtime_interpreters.Session.run
@@ -483,10 +507,14 @@ def test_pods_are_of_one_piece(tmp_path: Path) -> None:
 
 
 def test_a_large_operator_goes_to_the_host_alone() -> None:
-    """A layer as large as one that does not fit stays on the machine."""
+    """Check that only a layer that does not fit goes to the host.
+
+    Another layer with as many results stays on the machine.
+    """
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
-    # A row of results is not cut, a map is cut into its rows.
+    # The first layer's single row of results cannot be cut. The second layer's map is cut into
+    # rows.
     machine = preset("tiny")
     count = (machine.buffer_lines + 1) * machine.cols
     x, wide, y, z = (
@@ -502,7 +530,10 @@ def test_a_large_operator_goes_to_the_host_alone() -> None:
 
 
 def test_more_sizes_of_results_than_index_registers() -> None:
-    """A program that runs once steps through no samples, and needs no registers for them."""
+    """Check more sizes of results than there are index registers, for a single sample.
+
+    A program that runs once steps through no samples, and needs no registers for them.
+    """
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     x = writer.tensor((1, 16), scale=0.1)

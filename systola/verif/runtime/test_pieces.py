@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of models in pieces: the whole model's bytes, balanced pieces, a pipeline's time."""
+"""Tests of models cut into pieces: the whole model's bytes, balanced pieces, a pipeline's time."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ def test_bytes(name: str, cores: int) -> None:
 
 
 def test_several_values_between_pieces() -> None:
-    """Pass two inputs and two outputs, some of them through pieces that do not use them."""
+    """Check pieces with two inputs and two outputs.
+
+    Some values pass through pieces that do not use them.
+    """
     writer = ModelWriter()
     shape = (1, 1, 1, 4)
     a, b, c, d, e = (writer.tensor(shape, "int8", 0.1) for _ in range(5))
@@ -105,7 +108,7 @@ def test_even_cuts() -> None:
 
 
 def test_cuts_move_to_where_it_is_faster() -> None:
-    """Move cuts when compiled pieces show the cost of the values that cross a cut."""
+    """Check that cuts move if compiled pieces show that the values at a cut cost too much."""
     costs = [10, 10, 10, 10, 10, 10]
     extra = {3: 9.0}
     crossing = Counter(extra)
@@ -113,7 +116,7 @@ def test_cuts_move_to_where_it_is_faster() -> None:
     def cycles(begin: int, end: int) -> float:
         return sum(costs[begin:end]) + crossing[begin] + crossing[end]
 
-    assert moved([0, 3, 6], cycles) == [0, 3, 6]  # 39 each: elsewhere it would be 40
+    assert moved([0, 3, 6], cycles) == [0, 3, 6]  # each piece takes 39; elsewhere one would take 40
     extra[3] = 11.0
     crossing = Counter(extra)
     assert moved([0, 3, 6], cycles) in ([0, 2, 6], [0, 4, 6])
@@ -128,10 +131,10 @@ def _run(cycles: int, samples: int = 1) -> RunResult:
 
 
 def test_time_of_a_pipeline() -> None:
-    """Calculate the time of a pipeline.
+    """Check the time of a pipeline of pieces.
 
-    m batches of k equal pieces take m + k - 1 times as long as one piece. For other pieces the
-    slowest sets the time.
+    A pipeline of k equal pieces takes m + k - 1 times as long for m batches as one piece for a
+    batch. If pieces differ, the slowest piece sets the time.
     """
     equal, other = _run(100), [_run(cycles) for cycles in (10, 30, 20)]
     books = Books(4, MemorySpeed())
@@ -157,7 +160,7 @@ def test_time_of_replicas() -> None:
 
 
 def test_rtl() -> None:
-    """Run two pieces on the RTL: each begins when the piece before has ended."""
+    """Check two pieces on the RTL: a piece begins when the piece before it has ended."""
     name = NETWORKS[0]
     x = samples(name, 8)
     run = in_pieces(name, 2, 2, preset="tiny").run(x)
@@ -173,7 +176,10 @@ def test_rtl() -> None:
 
 @pytest.mark.thorough
 def test_batches_of_a_pipeline() -> None:
-    """Choose many small batches by default for a network that runs them as well as large ones."""
+    """Check that a pipeline by default runs many small batches of a network.
+
+    The network runs small batches as well as large batches.
+    """
     with Strategy(4, "base", split=True, backend="iss").scope():
         model = compile(MODELS / "ds_cnn_kws.tflite")
     run = model.run(samples("ds_cnn_kws.tflite", 8))
@@ -182,7 +188,10 @@ def test_batches_of_a_pipeline() -> None:
 
 @pytest.mark.parametrize("name", ["cnn_residual_dw_pool.tflite", "lenet5.tflite"])
 def test_bands_are_the_rows_of_their_layer(name: str) -> None:
-    """Cut a layer anywhere: bands have all rows once, and other layers stay as they were."""
+    """Check cuts anywhere in a layer: its bands have all rows once.
+
+    Other layers stay as they were.
+    """
     network, _ = read_model((MODELS / name).read_bytes())
     items = network.translation.items
     elements = [each for item in items for each, _ in in_bands(item, 10.0, 3.0)]
@@ -208,9 +217,9 @@ def test_bands_are_the_rows_of_their_layer(name: str) -> None:
 
 
 def test_pieces_have_what_they_take() -> None:
-    """Make three cuts anywhere: pieces get their values from the pieces before.
+    """Check three cuts anywhere: each piece gets its values from the pieces before it.
 
-    From the source of a cut layer they get only the rows that they need.
+    Of the values that a cut layer takes, a piece gets only the rows that it needs.
     """
     network, _ = read_model((MODELS / "cnn_residual_dw_pool.tflite").read_bytes())
     items = network.translation.items
@@ -230,7 +239,7 @@ def test_pieces_have_what_they_take() -> None:
 
 
 def test_balanced() -> None:
-    """Correct estimated costs of a stretch by the cycles that it has taken."""
+    """Check that operators' estimated costs are corrected by the cycles that pieces have taken."""
     true = [3.0] * 10 + [1.0] * 30
 
     def cycles(begin: int, end: int) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of archives that claim more than their file has, and of the commands that read them."""
+"""Tests that archives are refused if they claim more than their file has, also by commands."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from systola.runtime.program_file import ProgramFileError, read_program
 from systola.verif.cli.test_errors import MODEL, run
 
 LOCAL, DIRECTORY, END = "<IHHHHHIIIHH", "<IHHHHHHIIIHHHHHII", "<IHHHHIIH"
-"""Formats of the three records of a zip file, as its specification (APPNOTE.TXT) has them."""
+"""Formats of the three records of a zip file, by its specification (APPNOTE.TXT)."""
 
 
 def zip_file(members: Sequence[tuple[str, int, bytes]], data: bytes) -> bytes:
-    """Return a zip file of members without compression. Each has a name, the place of its header in
-    `data`, and its content.
+    """Return a zip file of members without compression.
+
+    Each member has a name, the place of its header in `data`, and its content.
     """
     directory = b"".join(
         struct.pack(
@@ -54,7 +55,10 @@ def local_header(name: str, content: bytes) -> bytes:
 
 
 def overlapping(count: int, size: int) -> bytes:
-    """Return members that each begin with the header of the next, and end with its bytes."""
+    """Return a zip file of members that contain each other.
+
+    Each member begins with the header of the next member, and ends with its bytes.
+    """
     data = bytes(size)
     found: list[tuple[str, bytes]] = []
     for number in reversed(range(count)):
@@ -72,7 +76,7 @@ def check(content: bytes) -> None:
 
 
 def test_overlapping_members_are_an_archive_to_others() -> None:
-    """Check that Python's own module reads the file of the next tests."""
+    """Check that Python's own zipfile reads a file with overlapping members."""
     content = overlapping(4, 1000)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         sizes = [len(archive.read(name)) for name in archive.namelist()]
@@ -81,7 +85,7 @@ def test_overlapping_members_are_an_archive_to_others() -> None:
 
 
 def test_a_small_file_takes_little_memory() -> None:
-    """Refuse a hundred kilobytes that claim ten megabytes before memory is taken."""
+    """Check that a file of 100 kB that claims ten megabytes is refused before memory is taken."""
     content = overlapping(100, 100_000)
     tracemalloc.start()
     try:
@@ -93,7 +97,7 @@ def test_a_small_file_takes_little_memory() -> None:
 
 
 def test_members() -> None:
-    """Accept the files that numpy and this project write."""
+    """Check that the files that numpy and this project write are accepted."""
     for save in (np.savez, np.savez_compressed):
         file = io.BytesIO()
         save(file, x=np.zeros((3, 4)), y=np.arange(5), empty=np.zeros(0))
@@ -120,7 +124,7 @@ def test_a_member_outside_the_file() -> None:
 
 
 def compressed(unpacked: int) -> bytes:
-    """Return a .npz file with arrays of zeros, named as in data and trained models."""
+    """Return a compressed .npz file of arrays of zeros, with names that the commands expect."""
     file = io.BytesIO()
     zeros = np.zeros(unpacked, np.int8)
     np.savez_compressed(file, x=zeros, about=zeros)
@@ -128,11 +132,14 @@ def compressed(unpacked: int) -> bytes:
 
 
 def test_compressed_beyond_measure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Accept a little compressed data, and refuse much of it if it shrinks as far as zeros do."""
+    """Check that much data is refused if it is compressed as far as zeros can be.
+
+    A small amount of such data is accepted.
+    """
     monkeypatch.setattr("systola.runtime.plain_archive.SMALL_BYTES", 8 << 20)
     check(compressed(3 << 20))
     with pytest.raises(zipfile.BadZipFile, match=r"claims to unpack to 8,388,864 bytes from \d"):
-        check(compressed(4 << 20))  # and a header of 128 bytes each
+        check(compressed(4 << 20))  # each array also has a header of 128 bytes
 
 
 @pytest.mark.parametrize(
@@ -149,7 +156,7 @@ def test_commands(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Check that each command that reads arrays checks the archive first, without taking memory."""
+    """Check that each command that reads arrays checks the archive before it takes memory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("systola.runtime.plain_archive.SMALL_BYTES", 8 << 20)
     Path("bomb.npz").write_bytes(compressed(64 << 20))
@@ -166,7 +173,7 @@ def test_commands(
 
 
 def test_the_checksum_is_not_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse overlapping members even if their checksum is right."""
+    """Check that overlapping members are refused even if their checksum is right."""
     monkeypatch.setattr(program_file, "_checksum", lambda members: b"")
     with pytest.raises(ProgramFileError, match="not a compiled program, or damaged"):
         read_program(object, overlapping(3, 100))

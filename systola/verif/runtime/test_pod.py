@@ -108,7 +108,7 @@ def test_evaluate(one: CompiledModel, x: np.ndarray, y: np.ndarray) -> None:
 
 
 def test_scope(one: CompiledModel, tmp_path: Path, x: np.ndarray, y: np.ndarray) -> None:
-    """Give a model the pod of the scope in which it is made, and other models none."""
+    """Check that a model gets the pod of the scope in which it is made, and no pod elsewhere."""
     outer, inner = Strategy(2, "tiny", backend="iss"), Strategy(3, "tiny", backend="iss")
     with outer.scope() as entered:
         assert entered is outer
@@ -149,7 +149,10 @@ def test_strategies() -> None:
 
 @pytest.mark.parametrize("memory", [(0, 0.0), thorough((9, 0.3))])
 def test_rtl(memory: tuple[int, float], one: CompiledModel, x: np.ndarray, y: np.ndarray) -> None:
-    """Give each core the cycles that it takes alone; the slowest core ends the pod."""
+    """Check that each core of a pod takes as many cycles as alone.
+
+    The slowest core ends the run.
+    """
     latency, stall = memory
     how = {"latency": latency, "stall": stall}
     run = pod_model(Strategy(3, "tiny", **how), batch=4).run(x)
@@ -177,7 +180,7 @@ def test_rtl(memory: tuple[int, float], one: CompiledModel, x: np.ndarray, y: np
 
 
 def test_elsewhere(x: np.ndarray, y: np.ndarray) -> None:
-    """Send work and its results to another process, and count them alike."""
+    """Check that a pod gives the same results and counts if another process does its work."""
     model = pod_model(Strategy(2, "tiny", backend="iss"), batch=4)
     here = model.run(x)
 
@@ -194,7 +197,10 @@ def test_elsewhere(x: np.ndarray, y: np.ndarray) -> None:
 
 
 class Faulty(GoldenBackend):
-    """A back end with a program that ends in a fault. Other programs run until they are stopped."""
+    """A back end on which the second program ends in a fault.
+
+    Other programs run until they are stopped.
+    """
 
     begun = 0
 
@@ -211,7 +217,7 @@ class Faulty(GoldenBackend):
 
 
 def test_a_core_that_fails(monkeypatch: pytest.MonkeyPatch, x: np.ndarray) -> None:
-    """Report the fault of a core, and do not let other cores run on."""
+    """Check that the fault of a core is reported, and that no other core runs on."""
     monkeypatch.setattr(work, "make_backend", lambda name, config, **_: Faulty(config))
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     model = pod_model(Strategy(8, "tiny"))
@@ -225,7 +231,7 @@ def test_a_core_that_fails(monkeypatch: pytest.MonkeyPatch, x: np.ndarray) -> No
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 5, 16])
 def test_products(cores: int) -> None:
-    """Divide a product: the shares cover the result once, and have its bytes."""
+    """Check a matrix product divided among cores: the shares make each result once."""
     config, seed = preset("tiny"), random_seed()
     rng = np.random.default_rng(seed)
     for _ in range(5):
@@ -243,7 +249,10 @@ def test_products(cores: int) -> None:
 
 
 def test_few_rows_are_divided_by_columns() -> None:
-    """Divide by columns if there are few rows: rows would make each core load all weights."""
+    """Check that a product with few rows is divided by columns.
+
+    Divided by rows, it would make each core load all weights.
+    """
     a, layer = random_gemm(8, 64, 64, 0)
     shares = share_gemm(preset("base"), a, layer, 4, MemorySpeed(0, 0.0))
     assert [share.columns for share in shares] == even_shares(64, 4)

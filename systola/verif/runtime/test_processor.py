@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of a function that finds out, from the processor's flags, whether ONNX Runtime saturates
-sums.
+"""Tests of the function that finds out whether ONNX Runtime saturates sums.
+
+It does so from the processor's flags.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def test_round_trip(name: str, tmp_path: Path) -> None:
 
 
 def loaded(content: bytes) -> CompiledModel | None:
-    """Return the model in a file, or None if it is refused with one line."""
+    """Return the model in a file, or None if the file is refused in one line."""
     try:
         return load(content)
     except ProgramFileError as error:
@@ -72,7 +72,7 @@ def archive_of(
     compression: int = zipfile.ZIP_STORED,
     comment: bytes | None = None,
 ) -> bytes:
-    """Return an archive with any content and a right checksum, or with another `comment`."""
+    """Return an archive of `members` with a right checksum, or with `comment` in place of it."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", compression) as archive:
         for name, data in members.items():
@@ -82,7 +82,7 @@ def archive_of(
 
 
 def test_mutated_bytes() -> None:
-    """Change, cut out, double and insert bytes anywhere."""
+    """Check files with bytes changed, cut out, doubled and inserted anywhere."""
     content = compiled(NAME).to_bytes()
     rng = random.Random(random_seed())
     for _ in range(1000):
@@ -93,13 +93,13 @@ def test_mutated_bytes() -> None:
             mutant[at : at + size] = piece
         if rng.random() < 0.1:
             del mutant[rng.randrange(len(mutant)) :]
-        # The archive's own headers may change if no content does.
+        # A file that still loads has the same content; only the archive's own headers may differ.
         back = loaded(bytes(mutant))
         assert back is None or back.to_bytes() == content
 
 
 def test_members_of_another_file() -> None:
-    """Mix members of two files: each is valid, but together they are not."""
+    """Check that a mix of members from two valid files is refused."""
     first, second = (compile_file(MODELS / f"{NAME}.tflite", batch=n).to_bytes() for n in (4, 5))
     members, other = members_of(first), members_of(second)
     different = [name for name in members if members[name] != other.get(name)]
@@ -134,14 +134,14 @@ def test_other_archives(members: dict[str, bytes], says: str) -> None:
 
 
 def test_nothing_is_compressed() -> None:
-    """Compress nothing, so that a small file cannot fill the memory."""
+    """Check that a compressed file is refused, as a small one could fill the memory."""
     members = members_of(compiled(NAME).to_bytes())
     with pytest.raises(ProgramFileError, match="it is compressed"):
         load(archive_of(members, zipfile.ZIP_DEFLATED))
 
 
 def first_of(node: Any, name: str) -> dict[str, Any] | None:
-    """Return the first object of a class in a description."""
+    """Return the first object of class `name` in a JSON description, or None."""
     if isinstance(node, dict) and node.get("class") == name:
         return node
     children = list(node.values()) if isinstance(node, dict) else node
@@ -207,7 +207,7 @@ JUNK: tuple[object, ...] = (None, True, -1, 0, 1, 2**70, 0.5, "", "View", [], [1
 
 
 def mutate(rng: random.Random, node: Any) -> Any:
-    """Return JSON with one thing in it changed."""
+    """Return a copy of a JSON value with one random change."""
     items = list(node.items() if isinstance(node, dict) else enumerate(node))
     if not items:
         return rng.choice(JUNK)
@@ -226,7 +226,7 @@ def mutate(rng: random.Random, node: Any) -> Any:
 
 @pytest.mark.parametrize("name", ["mlp_floatio", "cnn_residual_dw_pool"])
 def test_hostile_descriptions(name: str) -> None:
-    """Refuse descriptions with right checksums, or run them without harm."""
+    """Check that a changed description with a right checksum is refused, or runs without harm."""
     members = members_of(compiled(name).to_bytes())
     rng = random.Random(random_seed())
     x = np.zeros((2, *compiled(name).inputs[0].shape), compiled(name).inputs[0].dtype)

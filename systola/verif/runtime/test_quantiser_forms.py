@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantising to int16, masks before a softmax, and operators that come first or last."""
+"""Tests of quantising to int16, of masks before a softmax, and of first and last operators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ MASK = np.array([0, 0, -1e4, 0, -1e9, 0, 0, 0], np.float32)
 
 
 def test_to_int16() -> None:
-    """The layers run on the machine, the noise is less than with int8, all bytes are LiteRT's."""
+    """Check a network quantised to int16: its layers run on the machine with LiteRT's bytes.
+
+    Its noise is less than with int8.
+    """
     rng = np.random.default_rng(random_seed())
     content = float_tflite.classifier(rng)
     x = rng.standard_normal((16, 8, 8, 1)).astype(np.float32)
@@ -37,7 +40,7 @@ def test_to_int16() -> None:
 
 
 def masked_tflite() -> bytes:
-    """Return a softmax of scores with some masked."""
+    """Return a .tflite model of a softmax of scores, some of which a mask removes."""
     writer = ModelWriter()
     x, y, z = (writer.tensor((1, 8), "float32") for _ in range(3))
     mask = writer.tensor((1, 8), "float32", data=MASK.reshape(1, 8))
@@ -47,7 +50,7 @@ def masked_tflite() -> bytes:
 
 
 def masked_onnx() -> bytes:
-    """Return the same network in ONNX."""
+    """Return an ONNX model of a softmax of scores, some of which a mask removes."""
     writer = OnnxWriter()
     x = writer.input((1, 8), "float32")
     y = writer.node("Add", x, writer.constant(MASK.reshape(1, 8)))
@@ -63,9 +66,10 @@ def test_masks_leave_codes_for_the_scores(form: str) -> None:
     exact = np.exp(x + MASK)
     exact /= exact.sum(axis=-1, keepdims=True)
     found = np.asarray(compile_model(made.content, preset="base").run(x, backend="iss").outputs[0])
-    # Each score is off by half a step of x, 6 / 255, and of the sum, 36 / 255, at most. If one
-    # score is so far too large and all others too small, a share of a half changes most: by the
-    # tangent of half of that. A result is off by half a step of 1 / 256, and a table's entry.
+    # Each score is off by half a step of x, 6 / 255, and of the sum, 36 / 255, at most. The result
+    # changes most if it is a half, one score is too large by this and all others too small: by the
+    # tanh of a half of this. A result is also off by half a step of 1 / 256, and by a table's
+    # entry.
     off = (6 / 255 + 36 / 255) / 2
     assert np.abs(found.reshape(exact.shape) - exact).max() < np.tanh(off / 2) + 1 / 256
     assert not found.reshape(-1, 8)[:, MASK < 0].any()
@@ -74,7 +78,7 @@ def test_masks_leave_codes_for_the_scores(form: str) -> None:
 @pytest.mark.parametrize("form", ["tflite", "onnx"])
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 32])
 def test_all_samples_calibrate(form: str, count: int) -> None:
-    """Find the largest scores of the first sample in the range, and of the last one."""
+    """Check that the range of the scores includes the first sample and the last sample."""
     for place in (0, count - 1):
         x = np.full((count, 1, 8), 0.01, np.float32)
         x[place] = [-3, 3, 0, 2, 1, 0, -1, 0]
@@ -86,7 +90,7 @@ def test_all_samples_calibrate(form: str, count: int) -> None:
 
 
 def test_other_constants_stay() -> None:
-    """Clip only constants that go into a softmax, and nowhere else."""
+    """Check that only constants are clipped that are added before a softmax and go nowhere else."""
     steps = [
         Step("ADD", ["x", "mask"], ["a"]),
         Step("RESHAPE", ["a", "shape"], ["b"]),
@@ -105,7 +109,10 @@ def test_other_constants_stay() -> None:
 
 
 def test_a_pooling_that_comes_first() -> None:
-    """The quantiser leaves it float unless it is asked; no layer before it has codes."""
+    """Check that a pooling at the start of a network is quantised.
+
+    No layer before it has codes, so the quantiser leaves it in float32 unless it is asked.
+    """
     writer = OnnxWriter()
     x = writer.input((1, 3, 6, 6), "float32")
     y = writer.node("AveragePool", x, kernel_shape=[2, 2], strides=[2, 2])
@@ -114,13 +121,13 @@ def test_a_pooling_that_comes_first() -> None:
     model = compile_model(made.content, preset="base")
     assert {each.kind: each.place for each in model.placement}["AveragePool"] is Place.MACHINE
     found = np.asarray(model.run(given, backend="iss").outputs[0])
-    # A code is 2 / 255 at most, and half-way results may fall to either side.
+    # A step between codes is 2 / 255 at most, and half-way results may be rounded to either side.
     assert np.abs(found - interpret_onnx(made.content, given)).max() < 2.1 / 255
 
 
 @pytest.mark.parametrize("kind", ["NonZero", "Cast"])
 def test_results_that_cannot_be_compared(kind: str) -> None:
-    """Refuse a shape that follows from the values, and text, in one line."""
+    """Check that results of text, or with a shape that depends on values, are refused."""
     writer = OnnxWriter()
     y = writer.node("Relu", writer.input((1, 4), "float32"))
     if kind == "Cast":

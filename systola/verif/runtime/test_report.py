@@ -84,7 +84,7 @@ def test_order_and_places():
 
 
 def test_estimate_is_one_of_an_inference():
-    """Estimate one inference from one batch of the last layer and ten of the others."""
+    """Check that estimates for an inference agree for one batch and for ten batches."""
     one, many = (
         make_report(CONFIG, compiled(samples=n), memory=MemorySpeed(30))
         for n in (largest_batch(CONFIG), 10 * largest_batch(CONFIG))
@@ -97,7 +97,7 @@ def test_estimate_is_one_of_an_inference():
 
 
 def test_measured():
-    """Measure layers that run for each of four samples.
+    """Check the measured cycles of layers that run for each of four samples.
 
     The last layer and the outputs run once for all samples. The first pass of the other layers
     includes work that is done once, so only the other three passes count. The rest is set-up and
@@ -139,7 +139,7 @@ def test_single_pass_counts_from_the_start():
 
 
 def test_passes_of_a_loop():
-    """Count all passes but the first, and none if tags are missing."""
+    """Check that all passes of a loop are measured but the first, and none if tags are missing."""
     tags = [(10 * i + 1000, i % 2) for i in range(200)]
     measured = Measurements()
     measured.add(0, result(5000, tags))
@@ -172,7 +172,7 @@ def test_table():
 
 
 def test_energy_of_an_inference():
-    """Divide the energy of a batch by its samples; the host's work takes none."""
+    """Check that the energy of a batch is divided by its samples; the host's work takes none."""
     report = make_report(CONFIG, compiled())
     _, program = device_stage(compiled())
     done = activity(CONFIG, program.image.program)
@@ -243,10 +243,13 @@ def layer(number, macs, cycles, **moved):
 
 
 def test_roofline():
-    """Put layers that use all that array and ports allow on the roof, and others below."""
+    """Check the dots of layers in a roofline.
+
+    Layers that use all that array and ports allow lie on the roof, other layers below.
+    """
     rows = (
-        layer(0, 25_600, 100, weights=1600),  # 256 MACs a cycle at the ridge of 16 a byte
-        layer(1, 1_000, 625, weights=10_000),  # 1.6 a cycle at 0.1 a byte
+        layer(0, 25_600, 100, weights=1600),  # the ridge: 256 MACs a cycle, 16 a byte
+        layer(1, 1_000, 625, weights=10_000),  # the slope: 1.6 MACs a cycle, 0.1 a byte
         layer(2, 1_000, 625, host_in=100, host_out=10_000, weights=9_999),
         layer(3, 12_800, 100, weights=800),
     )
@@ -274,10 +277,10 @@ def test_roofline():
 
 
 def test_roofline_of_layers_that_overlap():
-    """Keep dots below the roof although layers overlap.
+    """Check that dots stay below the roof although layers overlap.
 
-    Work done before the end of the layer before does not lift a dot. A layer without moved bytes
-    has infinitely many multiply-accumulates a byte.
+    Work that a layer does before the layer before it ends does not lift its dot. A layer without
+    moved bytes has infinitely many multiply-accumulates a byte.
     """
     rows = (
         layer(0, 25_600, 50, weights=1600),
@@ -308,8 +311,9 @@ def test_roofline_of_a_network():
 
 
 def test_rows_of_moves() -> None:
-    """Check the names of steps that only reorder elements for an operator: they differ from the
-    operator's name.
+    """Check the names of report rows for steps that only reorder an operator's elements.
+
+    They differ from the operator's name.
     """
     rows = compile(convolution(), preset="small", batch=1).estimate().rows
     names = [row.operator for row in rows if "(Conv" in row.operator]

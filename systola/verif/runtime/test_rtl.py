@@ -33,7 +33,7 @@ def test_random_chains(latency: int, stall: float) -> None:
     golden = GoldenBackend(CONFIG)
     for _ in range(40):
         widths = [int(2 ** rng.uniform(0, 7)) for _ in range(int(rng.integers(2, 5)))]
-        # Now and then, an input does not fit the buffer.
+        # One input in four is 40 times as wide, and may not fit the buffer.
         widths[0] *= int(rng.choice([1, 1, 1, 40]))
         layers = [random_layer(rng, k, n) for k, n in pairwise(widths)]
         rows = int(2 ** rng.uniform(0, 7))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches, shapes and faults when a network runs."""
+"""Tests of batches, shapes and faults when a network runs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_shapes(network: Network, x: np.ndarray) -> None:
 
 
 class Clocked:
-    """A back end that claims ten cycles for each program, or a fault."""
+    """A back end that claims ten cycles for each program, or reports a fault."""
 
     def __init__(self, fault: FaultReport | None = None) -> None:
         self._fault = fault

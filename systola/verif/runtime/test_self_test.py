@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the checks of a board: all pass on one that works, and each finds its fault."""
+"""Tests of a board's self-test: all checks pass on a working board, and each finds its fault."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_all_is_well() -> None:
 
 
 def test_a_small_memory() -> None:
-    """Pass all checks but the network, which has no room in 12 KiB."""
+    """Check a board with 12 KiB of memory: all checks pass, but the network is skipped."""
     *rest, network = self_test(CONFIG, PretendedBoard(CONFIG, memory_bytes=12 << 10))
     assert len(rest) == len(NAMES) - 1 and not any(check.skipped for check in rest)
     assert network.skipped and not network.problem
@@ -57,7 +57,10 @@ def test_another_machine() -> None:
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Print a line for each check, and end with status 1 after one that fails."""
+    """Check that the command prints a line for each check, and its status.
+
+    The status is 1 after a check that fails.
+    """
     board = PretendedBoard(CONFIG)
     made: list[Any] = []
     monkeypatch.setattr(selftest, "SerialPort", lambda *given: made.append(given) or board)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of a serial port without a working board: one line, in bounded time.
+"""Tests of serial ports without a working board: an error of one line, in bounded time.
 
 The ports are pseudo terminals, and a thread of the test answers.
 """
@@ -43,7 +43,7 @@ NMEA = b"$GPGGA,092750.000,5321.6802,N,00630.3372,W,1,8,1.03,61.7,M,55.2,M,,*76\
 IMAGE = make_image([encode(Opcode.HALT)], host=np.zeros(4096, np.uint8))
 
 Far = Callable[[bytes], bytes]
-"""Function from the received bytes, perhaps none, to the bytes to send."""
+"""Type of the far end of a port: a function from the bytes it received to the bytes it sends."""
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def port_to(far: Far) -> Generator[str]:
-    """Yield the name of a serial port with `far` at its other end."""
+    """Yield the name of a serial port with the function `far` at its other end."""
     master, slave = pty.openpty()
     tty.setraw(slave)
     ended = threading.Event()
@@ -77,7 +77,7 @@ def port_to(far: Far) -> Generator[str]:
 
 
 def receiver() -> Far:
-    """Return a GPS receiver: it sends a byte every few milliseconds, for any input."""
+    """Return a far end like a GPS receiver, which sends a byte in each call, for any input."""
     sentence = bytearray(NMEA)
 
     def far(came: bytes) -> bytes:
@@ -88,9 +88,9 @@ def receiver() -> Far:
 
 
 class Board:
-    """A board with `at_rest` in STATUS until START, and `started` ever after.
+    """A far end like a board that has `at_rest` in STATUS until START, and `started` ever after.
 
-    A reset is only counted.
+    It only counts its resets.
     """
 
     def __init__(self, *, at_rest: Status, started: Status) -> None:
@@ -132,7 +132,7 @@ class Board:
 
 
 def test_a_board() -> None:
-    """Run a program on the pretended board: it ends."""
+    """Check that a program on the simulated board ends without a fault."""
     with port_to(Board(at_rest=Status(0), started=Status.DONE)) as name:
         backend = SerialBackend(CONFIG, SerialPort(name))
         assert backend.run(IMAGE).fault is None
@@ -143,7 +143,7 @@ def test_a_board() -> None:
     ("far", "came"),
     [
         (receiver(), r"only [\d,]+ bytes that are no reply"),
-        (lambda came: came, r"only [\d,]+ bytes that are no reply"),  # a cable to itself
+        (lambda came: came, r"only [\d,]+ bytes that are no reply"),  # a cable back to the port
         (lambda came: b"", "not a byte"),
     ],
     ids=["receiver", "echo", "silence"],
@@ -152,7 +152,7 @@ def test_no_board(far: Far, came: str, capsys: pytest.CaptureFixture[str]) -> No
     with port_to(far) as name:
         began = time.monotonic()
         status, out, err = run(f"gemm 4 4 4 --preset tiny --backend serial --port {name}", capsys)
-    assert time.monotonic() - began < 5  # eight attempts of 0.05 s and the bytes' own time
+    assert time.monotonic() - began < 5  # eight attempts of 0.05 s, and time for the bytes
     assert (status, out) == (2, "")
     assert err.startswith(f"tpu: error: no answer from the board on {name} in 8 attempts, ")
     assert re.search(came, err)
@@ -160,7 +160,7 @@ def test_no_board(far: Far, came: str, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_a_port_that_takes_nothing() -> None:
-    """Fill the buffer of a port that is not read at the other end."""
+    """Check that a write to a port that is not read at its other end ends in a timeout."""
     master, slave = pty.openpty()
     tty.setraw(slave)
     try:
@@ -186,7 +186,10 @@ def test_always_busy(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_always_waiting() -> None:
-    """Run a machine that waits for the host, however often the host lets it pass."""
+    """Check that a machine that always waits for the host ends in a timeout.
+
+    The host lets it pass as often as it waits.
+    """
     board = Board(at_rest=Status(0), started=Status.BUSY | Status.WAITING)
     with port_to(board) as name:
         backend = SerialBackend(CONFIG, SerialPort(name), program_seconds=0.05)

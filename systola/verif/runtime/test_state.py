@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variables in the unified buffer: LiteRT's bytes, states that share a machine, lost values."""
+"""Tests of variables that stay in the unified buffer from sample to sample.
+
+They check LiteRT's bytes, states that share a machine, and lost values.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ from systola.verif.runtime.test_variables import (
 )
 
 STREAM = 3 * PHASES
-"""Samples of a stream: all places of its rings, several times."""
+"""Number of samples in a stream: a ring begins at each of its places several times."""
 
 
 def keep_last(
@@ -64,18 +67,21 @@ def keep_last(
 
 @dataclass(frozen=True)
 class Spotter:
-    """A streaming network as microWakeWord makes them: convolutions over rings of frames."""
+    """A streaming network as in microWakeWord, with convolutions over rings of the last frames."""
 
     rows: int = 1
-    """New rows in each sample."""
+    """Number of new rows in each sample."""
     features: int = 40
     first: int = 5
-    """Rows of the first kernel."""
+    """Number of rows of the first convolution's kernel."""
     channels: tuple[int, ...] = (32, 48, 48)
     kernels: tuple[int, ...] = (5, 9)
-    """Rows of the kernels of depthwise convolutions, between convolutions to `channels`."""
+    """Numbers of rows of the depthwise convolutions' kernels.
+
+    They lie between convolutions to `channels`.
+    """
     last: int = 5
-    """Rows that the dense layer takes."""
+    """Number of rows that the dense layer takes."""
 
     def __call__(self, writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
         shapes = {"first": (1, self.first - 1, 1, self.features)}
@@ -127,7 +133,7 @@ class Spotter:
 
 
 def chain(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
-    """Add a line of delays: each variable gets the old value of the previous variable."""
+    """Add a network of delays: each variable takes the previous variable's old value."""
     handles = begin(writer, rng, one=(1, 8), two=(1, 8), three=(1, 8))
     x = writer.tensor((1, 8), **SCALE)
     values = [x, *(read(writer, handle, (1, 8)) for handle in handles.values())]
@@ -140,7 +146,10 @@ def chain(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
 
 
 def late(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
-    """Add a variable that is needed at the end, and gets another's old value, needed earlier."""
+    """Add a network in which a variable takes another variable's old value.
+
+    The old value of the first variable is needed earlier, and the second variable at the end.
+    """
     handles = begin(writer, rng, one=(1, 8), two=(1, 8))
     x, h = writer.tensor((1, 8), **SCALE), writer.tensor((1, 8), **SCALE)
     one, two = (read(writer, handle, (1, 8)) for handle in handles.values())
@@ -154,9 +163,9 @@ def late(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
 
 
 def frames(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
-    """Add convolutions of a frame and the frame before it, both of few channels.
+    """Add a network of convolutions on a frame and on the frame before it, both of few channels.
 
-    A thin map that nothing else takes is kept, too.
+    A variable also keeps a thin map that nothing else takes.
     """
     handles = begin(writer, rng, frame=(1, 8, 8, 2), thin=(1, 8, 8, 3))
     x = writer.tensor((1, 8, 8, 2), **SCALE)
@@ -183,7 +192,7 @@ def frames(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
 
 
 def large(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
-    """Add a map of 32 x 32 pixels beside its double, and a variable with its largest codes."""
+    """Add a network with large maps of 32 x 32 pixels, and a variable with their largest codes."""
     (handle,) = begin(writer, rng, peaks=(1, 4, 4, 4)).values()
     x, active, doubled = (writer.tensor((1, 32, 32, 4), **SCALE) for _ in range(3))
     writer.operator("RELU", [x], [active])
@@ -201,7 +210,7 @@ def large(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
 
 
 def exchange(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
-    """Add two variables that exchange their values."""
+    """Add a network with two variables that exchange their values."""
     handles = begin(writer, rng, one=(1, 8), two=(1, 8))
     x = writer.tensor((1, 8), **SCALE)
     one, two = (read(writer, handle, (1, 8)) for handle in handles.values())
@@ -214,13 +223,13 @@ def exchange(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
 
 
 def stream(make: Maker, samples: int = STREAM) -> tuple[bytes, NDArray[np.int8], NDArray[np.int8]]:
-    """Return a file, samples, and their results in LiteRT, one after the other."""
+    """Return a file, samples, and their results in LiteRT one after the other."""
     with patch.object(test_variables, "SAMPLES", samples):
         return network(make)
 
 
 def host_bytes(model: CompiledModel) -> float:
-    """Return the bytes over the host port for a sample."""
+    """Return the number of bytes that a sample moves over the host port."""
     return model.estimate().activity.host
 
 
@@ -252,7 +261,7 @@ def run_each(
     ],
 )
 def test_stream(make: Maker, machine: str) -> None:
-    """No byte of a variable goes over the host port between samples."""
+    """Check that no byte of a variable goes over the host port between samples."""
     content, x, expected = stream(make)
     model, before = compiled(content, machine), compiled_on_host(content, machine)
     on_chip = model.compiled.on_chip
@@ -261,20 +270,20 @@ def test_stream(make: Maker, machine: str) -> None:
     assert len(on_chip.programs) == (PHASES if isinstance(make, Spotter) else 1)
     state, backend = model.state(), GoldenBackend(model.config)
     assert np.array_equal(run_each(model, x, backend, state)[0], expected)
-    # One program before the first sample, and none between samples.
+    # One program loads all variables before the first sample, and none runs between samples.
     assert backend.programs == len(x) + 1
     program = on_chip.programs[-1]
     assert (len(program.inputs), len(program.outputs)) == (1, 1)
     if isinstance(make, Spotter):
         size = sum(each.first.size for each in model.compiled.variables)
-        # The last phase needs one more entry, and all load it.
+        # The program of the last phase needs one more parameter entry, and all programs load it.
         entry = entry_bytes(model.config)
         assert host_bytes(before) - host_bytes(model) >= 2 * size - entry
 
 
 @pytest.mark.thorough
 def test_random_streams() -> None:
-    """Rings of any size, step and channels, in all their places."""
+    """Check streams with rings of random sizes, steps and channels, in all their phases."""
     rng = np.random.default_rng(random_seed())
     for _ in range(6):
         rows = int(rng.integers(1, 4))
@@ -298,7 +307,7 @@ def test_random_streams() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("machine", ["tiny", "small"])
 def test_stream_on_rtl(machine: str) -> None:
-    """A stream takes fewer cycles than with its variables in host memory."""
+    """Check on the RTL that variables in the buffer save cycles against host memory."""
     content, x, expected = stream(Spotter())
     cycles: list[int] = []
     for model in (compiled(content, machine), compiled_on_host(content, machine)):
@@ -311,7 +320,10 @@ def test_stream_on_rtl(machine: str) -> None:
 
 @pytest.mark.thorough
 def test_states_share_a_machine() -> None:
-    """Two states and another model take turns; each finds its values again."""
+    """Check two states and another model that take turns on a machine.
+
+    Each state finds its values again.
+    """
     content, x, expected = stream(Spotter(), PHASES + 1)
     model, other = compiled(content), compiled(network(feedback)[0])
     backend = GoldenBackend(model.config)
@@ -328,7 +340,7 @@ def test_states_share_a_machine() -> None:
         at[which] += count
         if rng.integers(3) == 0:
             other.run(np.zeros((1, 10), np.int8), backend=backend)
-    # A state that is no longer used is not saved.
+    # The values of a state that nobody uses any more are not saved before the next run.
     del states
     before = backend.programs
     model.run(x[:1], backend=backend)
@@ -337,7 +349,10 @@ def test_states_share_a_machine() -> None:
 
 @pytest.mark.thorough
 def test_values() -> None:
-    """A state shows its values at any time, as they are with all variables in host memory."""
+    """Check the values that a state shows after each sample.
+
+    They are the same as with all variables in host memory.
+    """
     content, x, expected = stream(Spotter(), PHASES + 3)
     model, before = compiled(content), compiled_on_host(content)
     backend = GoldenBackend(model.config)
@@ -348,7 +363,7 @@ def test_values() -> None:
         before.run(sample, backend="iss", state=reference)
         for one, other in zip(state.values(), reference.values(), strict=True):
             assert np.array_equal(one, other)
-    # A state goes from machine to machine, and to models with other places.
+    # A state can go from machine to machine, and to a model with its variables in other places.
     state.reset()
     for number, sample in enumerate(x):
         chosen = (model, before, model)[number % 3]
@@ -357,7 +372,7 @@ def test_values() -> None:
 
 
 class Failing(GoldenBackend):
-    """A machine that ends each program in a fault while `fails` is set."""
+    """A golden machine that ends each program in a fault while `fails` is set."""
 
     fails = False
 
@@ -368,7 +383,10 @@ class Failing(GoldenBackend):
 
 
 def test_lost_values() -> None:
-    """A fault, or a program of another kind, loses values: each use is an error until a reset."""
+    """Check that a state is lost after a fault, or after a foreign program, on its machine.
+
+    A foreign program is run without the state. Each use of a lost state is an error until a reset.
+    """
     content, x, expected = network(ring)
     model = compiled(content)
     backend = Failing(model.config)
@@ -388,7 +406,7 @@ def test_lost_values() -> None:
     def show() -> object:
         return state.values()
 
-    # Without values on the machine nothing is lost.
+    # A fault loses nothing while the machine has no values of the state.
     fault_of(step)
     assert np.array_equal(model.run(x[0], backend=backend, state=state).y, expected[0])
     for act, why in ((step, "a run has failed"), (show, "a program has ended in a fault")):
@@ -401,9 +419,9 @@ def test_lost_values() -> None:
     backend.run(on_chip.programs[0].image)
     with pytest.raises(StateLostError, match="the machine has run another program"):
         step()
-    # Another state is not hindered by the lost one.
+    # A lost state does not hinder another state.
     assert np.array_equal(model.run(x, backend=backend, state=model.state()).y, expected)
-    # An input that is refused loses nothing.
+    # A refused input loses no values.
     state.reset()
     model.run(x[0], backend=backend, state=state)
     with pytest.raises(Exception, match="shape"):
@@ -413,7 +431,7 @@ def test_lost_values() -> None:
 
 @pytest.mark.thorough
 def test_closed_machine() -> None:
-    """A machine that ends gives the values to the host."""
+    """Check that a state keeps its values after its machine is closed: the host gets them."""
     content, x, expected = network(ring)
     model = compiled(content)
     state = model.state()
@@ -428,7 +446,7 @@ def small_buffer(lines: int) -> Config:
 
 @pytest.mark.thorough
 def test_no_room() -> None:
-    """The largest variables stay in host memory where the buffer has no room for all."""
+    """Check buffers without room for all variables: the largest variables stay in host memory."""
     content, x, expected = stream(Spotter(), PHASES + 2)
     kept: list[int] = []
     for lines in (512, 384, 320, 256, 192, 128):
@@ -445,7 +463,7 @@ def test_no_room() -> None:
 
 @pytest.mark.thorough
 def test_beside_spilled_values() -> None:
-    """A small variable stays in the buffer where large values leave it."""
+    """Check that a small variable stays in the buffer when large values must leave it."""
     content, x, expected = network(large)
     model = compiled(content, "tiny")
     (stage,) = (each for each in model.compiled.stages if isinstance(each, DeviceStage))
@@ -458,7 +476,7 @@ def test_beside_spilled_values() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("lines", [512, 256])
 def test_places_are_said(lines: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The commands name variables that are in the buffer, and others."""
+    """Check that the command `run` prints which variables are in the buffer or in host memory."""
     content, x, expected = stream(Spotter(), 3)
     model = compiled(content, small_buffer(lines))
     names = [model.variables[number].name for number in model.compiled.on_host]
@@ -477,7 +495,7 @@ def test_places_are_said(lines: int, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_exchange() -> None:
-    """Variables that exchange their values stay in host memory."""
+    """Check that variables that exchange their values stay in host memory."""
     content, x, expected = network(exchange)
     model = compiled(content)
     assert model.compiled.on_chip is None
@@ -486,14 +504,14 @@ def test_exchange() -> None:
 
 @pytest.mark.thorough
 def test_litert() -> None:
-    """Invocations of the drop-in interpreter leave variables in the buffer, as a reset does."""
+    """Check that systola.litert.Interpreter leaves variables in the buffer, also in a reset."""
     content, x, expected = stream(Spotter(), PHASES + 2)
     interpreter = Interpreter(model_content=content, preset="small")
     interpreter.allocate_tensors()
     (source,), (result,) = interpreter.get_input_details(), interpreter.get_output_details()
     for number, (sample, wanted) in enumerate(zip(x, expected, strict=True)):
         if number == 3:
-            # LiteRT does not give these variables their first values.
+            # As in LiteRT, the reset does not give these variables their first values.
             interpreter.reset_all_variables()
             interpreter.allocate_tensors()
         interpreter.set_tensor(source["index"], sample)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/survey.py: a folder of model files, each with its outcome."""
+"""Tests of bench/survey.py, which finds the outcome of each model file in a folder."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from systola.verif.kit.seeds import random_seed
 
 @pytest.mark.thorough
 def test_outcomes(tmp_path: Path) -> None:
-    """Survey four files: a float network, an int8 network, a network for the host alone, and a
-    damaged file."""
+    """Check the outcomes of four files, from an int8 network to a damaged file.
+
+    The others are a float network and a network for the host alone.
+    """
     rng = np.random.default_rng(random_seed())
     (tmp_path / "float.tflite").write_bytes(float_tflite.weights_of_float16(rng))
     writer = ModelWriter()
@@ -49,7 +51,7 @@ def test_outcomes(tmp_path: Path) -> None:
 
 
 def test_wrong_results_and_tracebacks_fail() -> None:
-    """Reasons are counted without numbers and names."""
+    """Check that reasons are counted together if they differ only in numbers and names."""
     assert (
         cause("operator 3 (ADD): its input 'a' is int7; and more") == "ADD: its input '...' is intN"
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks with variables on the machine: every byte of a sequence of samples equals LiteRT's."""
+"""Tests of networks with variables: for a sequence of samples, all bytes equal LiteRT's."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from systola.verif.runtime.test_partial import dense
 SAMPLES = 6
 SCALE: dict[str, Any] = {"scale": 0.25, "zero_point": -3}
 WEIGHTS = 0.004
-"""Scale of the weights."""
+"""Scale of the weights in the tests' networks."""
 Maker = Callable[[ModelWriter, np.random.Generator], tuple[int, int]]
-"""Type of a function that adds a network, and returns its input and output."""
+"""Type of a function that adds a network to a writer, and returns its input and output."""
 
 
 def begin(
     writer: ModelWriter, rng: np.random.Generator, **shapes: tuple[int, ...]
 ) -> dict[str, int]:
-    """Add variables with first values of any codes; return their handles."""
+    """Add variables with random first values; return the variables' handles by name."""
     writer.begin_subgraph()
     for name, shape in shapes.items():
         first = writer.tensor(shape, **SCALE, data=rng.integers(-128, 128, shape, np.int8))
@@ -63,7 +63,7 @@ def read(writer: ModelWriter, handle: int, shape: tuple[int, ...]) -> int:
 
 
 def ring(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
-    """Add a streaming convolution: the last rows of its map are kept for the next sample."""
+    """Add a streaming convolution, which keeps the last rows of its map for the next sample."""
     (handle,) = begin(writer, rng, rows=(1, 4, 1, 10)).values()
     x, h = writer.tensor((1, 1, 1, 12), scale=0.5), writer.tensor((1, 1, 1, 10), **SCALE)
     options = {"strideH": 1, "strideW": 1, "padding": 1}
@@ -90,7 +90,7 @@ def ring(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
 
 
 def feedback(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
-    """Add a product between the old and the new value of a variable, and a second variable."""
+    """Add a network that calculates two variables' new values from their old values."""
     handles = begin(writer, rng, h=(1, 6), count=(1, 3))
     x, h = writer.tensor((1, 10), scale=0.5), writer.tensor((1, 6), **SCALE)
     dense(writer, rng, x, h, (6, 10), WEIGHTS)
@@ -108,7 +108,10 @@ def feedback(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
 
 
 def read_twice(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
-    """Add reads before and after a variable is assigned the input, and one that never changes."""
+    """Add a network that reads a variable before and after assigning the input to it.
+
+    It also has a variable that never changes, and one that is read only after.
+    """
     handles = begin(writer, rng, last=(1, 8), fixed=(1, 8), unread=(1, 8))
     x = writer.tensor((1, 8), **SCALE)
     parts = [read(writer, handles[name], (1, 8)) for name in ("last", "fixed")]
@@ -122,7 +125,7 @@ def read_twice(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]
 
 
 def network(make: Maker) -> tuple[bytes, NDArray[np.int8], NDArray[np.int8]]:
-    """Return a file, samples, and their results in LiteRT, one after the other."""
+    """Return a file, samples, and their results in LiteRT one after the other."""
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     x, y = make(writer, rng)
@@ -151,7 +154,7 @@ def compiled(content: bytes, machine: str | Config = "small") -> CompiledModel:
 
 
 def compiled_on_host(content: bytes, machine: str | Config = "small") -> CompiledModel:
-    """Return a model with all variables in host memory."""
+    """Return a compiled model that has all its variables in host memory."""
     with patch.object(network_module, "keep_variables", return_value=None):
         model = compiled(content, machine)
     assert model.compiled.on_chip is None
@@ -167,7 +170,7 @@ def test_runs_that_follow_each_other(
 ) -> None:
     content, x, expected = network(make)
     model = where(content)
-    # Each run without a state begins anew.
+    # Without a state, each run begins with the first values of the variables.
     for _ in range(2):
         assert np.array_equal(model.run(x, backend="iss").y, expected)
     model.save(tmp_path / "model.tpu")
@@ -186,7 +189,7 @@ def test_runs_that_follow_each_other(
 
 @pytest.mark.parametrize("make", [ring, feedback, read_twice])
 def test_litert(make: Maker) -> None:
-    """The interpreter of this project keeps variables from one invocation to the next."""
+    """Check that systola.litert.Interpreter keeps variables from one invocation to the next."""
     content, x, expected = network(make)
     interpreter = OwnInterpreter(model_content=content, preset="small")
     interpreter.allocate_tensors()
@@ -230,7 +233,7 @@ def test_image_folder() -> None:
 
 @pytest.mark.thorough
 def test_image_folder_runs() -> None:
-    """The programs in a folder, run in their turns, give the samples' results."""
+    """Check that the programs of an image folder, run in their order, give the samples' results."""
     content, x, expected = network(ring)
     model = compiled(content)
     files = image_folder(model, "", None)
@@ -264,7 +267,7 @@ def test_image_folder_runs() -> None:
     ],
 )
 def test_damaged_variables(change: Callable[[Variable], list[Variable]], why: str) -> None:
-    """A model from a file is refused if its variables do not fit its stages."""
+    """Check that a model file is refused if its variables do not fit the model's stages."""
     model = compiled_on_host(network(ring)[0])
     (one,) = model.compiled.variables
     with pytest.raises(DataError, match=why):
@@ -285,7 +288,7 @@ def test_damaged_variables(change: Callable[[Variable], list[Variable]], why: st
     ],
 )
 def test_damaged_places(change: Callable[[OnChip], OnChip]) -> None:
-    """A model from a file is refused if programs and variables in the buffer do not fit."""
+    """Check that a model file is refused if programs and variables in the buffer do not match."""
     model = compiled(network(ring)[0])
     assert model.compiled.on_chip
     with pytest.raises(DataError):
@@ -303,7 +306,7 @@ def test_other_damage() -> None:
 
 
 def calculated(writer: ModelWriter) -> None:
-    """Add a first value that is not a constant."""
+    """Add a first value for a variable that is calculated, and not a constant."""
     flat = writer.tensor((6,), **SCALE, data=np.arange(6, dtype=np.int8))
     shape = writer.tensor((2,), "int32", data=np.array((1, 6), np.int32))
     first = writer.tensor((1, 6), **SCALE)
@@ -333,7 +336,7 @@ def of_another_shape(writer: ModelWriter) -> None:
 def test_variables_that_stay_on_the_host(
     first: Callable[[ModelWriter], None] | None, new: dict[str, Any], why: str
 ) -> None:
-    """The machine does not take other variables."""
+    """Check that the compiler refuses variables that the machine cannot hold, with the reason."""
     writer = ModelWriter()
     writer.begin_subgraph()
     constant = writer.tensor((1, 6), **SCALE, data=np.zeros((1, 6), np.int8))
@@ -353,7 +356,7 @@ def test_variables_that_stay_on_the_host(
 
 
 def test_state_of_an_interpreter() -> None:
-    """A state is refused if an interpreter runs a part of the model."""
+    """Check that a model has no state if an interpreter runs a part of it."""
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     x, h, y = (writer.tensor((1, 8), scale=scale) for scale in (0.5, 0.5, 1 / 128))

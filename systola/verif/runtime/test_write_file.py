@@ -29,7 +29,7 @@ NEW = b"new content" * 100
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Enter a working directory with a file `old` that has other names in `links`."""
+    """Enter a folder with a file `old`, and with links to it and to nothing in `links`."""
     monkeypatch.chdir(tmp_path)
     Path("old").write_bytes(b"old content")
     Path("old").chmod(0o604)
@@ -67,7 +67,10 @@ def test_a_new_file_has_the_permissions_of_any_other(folder: Path) -> None:
     ],
 )
 def test_one_regular_file_changes(name: str, changed: str, folder: Path) -> None:
-    """Keep links and permissions, and the old content under another hard link."""
+    """Check that writing a file keeps links and permissions.
+
+    Another hard link keeps the old content.
+    """
     expected = tree(folder)
     mode, _ = expected.get(changed, (stat.S_IFREG | 0o666 & ~umask(), None))
     check_writable(name)
@@ -77,7 +80,7 @@ def test_one_regular_file_changes(name: str, changed: str, folder: Path) -> None
 
 
 def umask() -> int:
-    """Return the mask for permissions of new files."""
+    """Return the process's mask for the permissions of new files."""
     before = os.umask(0)
     os.umask(before)
     return before
@@ -118,7 +121,10 @@ def test_a_device_stays(folder: Path) -> None:
 
 
 def test_an_open_file_goes_on_where_it_is(folder: Path) -> None:
-    """Write to an open file where it is, such as /dev/stdout in a script with redirected output."""
+    """Check writes to a file that is open, such as /dev/stdout with redirected output.
+
+    They go on where the file is.
+    """
     before = tree(folder)
     with open("script", "wb", buffering=0) as file:
         os.symlink(f"/dev/fd/{file.fileno()}", "links/to_open")
@@ -163,7 +169,10 @@ def test_names_that_cannot_be_written(name: str, code: int, folder: Path) -> Non
 
 @pytest.mark.parametrize("name", ["old", "below/old", "below/new"])
 def test_protected_files_and_folders(name: str) -> None:
-    """Require the right to write to the old file, although the rename itself does not need it."""
+    """Check that a file without the right to write to it is not replaced.
+
+    The rename itself would not need this right.
+    """
     with protected_folder() as folder:
         before = tree(folder)
         with as_nobody():
@@ -223,7 +232,7 @@ def test_no_other_code_opens_files_to_write(room: str) -> None:
 
 
 def _opens_to_write(path: Path) -> int | None:
-    """Return the line of the first call that writes a file, None if there is no such call.
+    """Return the line of the first call in a source that writes a file, None if there is no such.
 
     A BytesIO called `content` is no file.
     """

@@ -61,7 +61,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Task:
-    """A task: a network, the samples that it is trained on, and its settings."""
+    """A training task: a network, the samples that it is trained on, and its settings."""
 
     name: str
     layers: tuple[Layer, ...]
@@ -73,7 +73,7 @@ class Task:
     seed: int = SEED
 
     def targets(self, labels: NDArray[Any]) -> NDArray[np.float32]:
-        """Return labels as float32 takes them, a row for each sample."""
+        """Return labels in the form of float32 training, a row of targets for each sample."""
         if self.loss == "binary_crossentropy":
             return labels[:, np.newaxis].astype(np.float32)
         return np.eye(10, dtype=np.float32)[labels]
@@ -81,7 +81,7 @@ class Task:
 
 @cache
 def tasks() -> tuple[Task, ...]:
-    """Return the tasks of docs/training.md, the digits first."""
+    """Return the tasks of docs/training.md, with the tasks on handwritten digits first."""
     wide = (Dense(512, "relu"), Dropout(0.2), Dense(10))
     points = clusters(7400, features=784, classes=10, seed=7)
     many = tuple((part[0], part[1]) for part in _split(points, 6400))
@@ -124,7 +124,7 @@ def tasks() -> tuple[Task, ...]:
 
 
 def tutorial() -> Task:
-    """Return the first tutorial in small: its network and optimiser, and 20 steps an epoch."""
+    """Return the first tutorial in small: its network and optimiser, with 20 steps an epoch."""
     layers = (Dense(512, "relu"), Dropout(0.2), Dense(10))
     train, test = mnist.load_data()
     parts = [
@@ -135,8 +135,11 @@ def tutorial() -> Task:
 
 
 def long_tasks() -> list[Task]:
-    """Return the first tutorial whole, with three seeds, digits for 200 epochs, and the second
-    tutorial for eight epochs."""
+    """Return the tasks that take long, from both tutorials.
+
+    These are the whole first tutorial with three seeds, 200 epochs on digits, and eight epochs of
+    the second tutorial.
+    """
     parts = [(x.reshape(len(x), -1) / np.float32(255), y.astype(int)) for x, y in mnist.load_data()]
     layers, data = (Dense(512, "relu"), Dropout(0.2), Dense(10)), (parts[0], parts[1])
     whole = [
@@ -160,7 +163,7 @@ def long_tasks() -> list[Task]:
 
 
 def second_tutorial() -> Task:
-    """Return the second tutorial: all texts of 250 words to train with, 10,000 to test."""
+    """Return the second tutorial: all texts of 250 words to train with, and 10,000 to test."""
     words, vocabulary = 250, 15000
     parts = [
         (pad_sequences(texts, maxlen=words).astype(np.float32), praise.astype(int))
@@ -177,7 +180,7 @@ def second_tutorial() -> Task:
 
 
 def residual() -> tuple[Layer, ...]:
-    """Return a Dense that is added to its inputs, and another Dense beside the sum."""
+    """Return a network with two joins: a Dense added to its inputs, and another beside the sum."""
     x = Input((64,))
     first = Dense(128, "relu")(x)
     added = ReLU()(Add()([Dense(128)(first), first]))
@@ -186,14 +189,17 @@ def residual() -> tuple[Layer, ...]:
 
 
 def normalized() -> tuple[Layer, ...]:
-    """Return a perceptron that normalises its sums before they are activated."""
+    """Return a perceptron with a BatchNormalization before its activation."""
     first = Input((64,)), Dense(512), BatchNormalization(), Activation("relu")
     return (*first, Dropout(0.2), Dense(10))
 
 
 def normalized_maps() -> tuple[Layer, ...]:
-    """Return two convolutions: the sums of one are normalised, and the units of the other one."""
-    # Five epochs are too short for moving means with Keras's momentum.
+    """Return a network of two convolutions, each with a BatchNormalization.
+
+    The first convolution is normalised before its activation, the second after it.
+    """
+    # With Keras's own momentum, five epochs would be too short for the moving means.
     one, other = (BatchNormalization(momentum=0.9) for _ in range(2))
     return (
         *(Input((8, 8, 1)), Conv2D(16, 3, padding="same", use_bias=False), one, ReLU()),
@@ -202,7 +208,7 @@ def normalized_maps() -> tuple[Layer, ...]:
 
 
 def texts(count: int, seed: int) -> Samples:
-    """Return `count` texts of up to ten words."""
+    """Return `count` made-up texts of up to ten words, with their labels."""
     return reviews(count, words=WORDS, vocabulary=VOCABULARY, seed=seed)
 
 
@@ -225,7 +231,7 @@ def _split(samples: Samples, count: int) -> tuple[Samples, Samples]:
 
 
 class Beside(Callback):
-    """A callback that trains in float32 beside the machine, and prints the results of both."""
+    """A callback that trains a copy in float32, and compares its results with the machine's."""
 
     def __init__(self, task: Task, referee: Referee, *, say: bool) -> None:
         self._task = task
@@ -234,7 +240,7 @@ class Beside(Callback):
         self.epochs: list[dict[str, float]] = []
 
     def on_epoch_end(self, epoch: int, logs: Any) -> None:
-        """Train an epoch in float32, and compare it with the machine's epoch."""
+        """Train an epoch in float32; note and print its results and the results of the machine."""
         (x, y), (x_test, y_test) = self._task.data
         loss, accuracy = self._referee.epoch(x, self._task.targets(y), self._task.batch)
         _, right = self._referee.evaluate(x_test, self._task.targets(y_test))
@@ -257,7 +263,7 @@ class Beside(Callback):
 
 
 def train(task: Task, backend: str, *, say: bool) -> dict[str, Any]:
-    """Return the results of the machine and of float32, epoch by epoch, as they are stored."""
+    """Train a task on the machine and in float32; return the results, epoch by epoch."""
     (x, y), test = task.data
     model = Sequential(task.layers)
     how: dict[str, Any] = {"metrics": ["accuracy"], "seed": task.seed, "preset": PRESET}
@@ -272,7 +278,7 @@ def train(task: Task, backend: str, *, say: bool) -> dict[str, Any]:
 
 
 def _store(path: Path, every: Sequence[Task], only: str) -> None:
-    """Train the tasks with `only` in their name, and those without results, and store all."""
+    """Train each task that has `only` in its name or no results yet, and store all results."""
     before = {result["name"]: result for result in stored(path)}
     results = [
         train(task, FAST, say=True)
@@ -285,7 +291,7 @@ def _store(path: Path, every: Sequence[Task], only: str) -> None:
 
 
 def main() -> int:
-    """Run the command."""
+    """Run the command `python -m systola.verif.training.curves`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", choices=BACKENDS, default=FAST)
     parser.add_argument("--store", action="store_true")

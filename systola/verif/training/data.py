@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data sets that networks are trained on in tests."""
+"""Data sets on which the tests train networks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Samples = tuple[NDArray[np.float32], NDArray[Any]]
 
 
 def digits() -> tuple[Samples, Samples]:
-    """Return scikit-learn's digits: 1437 images to train with, 360 to test.
+    """Return scikit-learn's handwritten digits: 1437 images to train with, 360 to test.
 
     An image has 64 pixels from 0 to 1.
     """
@@ -25,17 +25,17 @@ def digits() -> tuple[Samples, Samples]:
 
 
 def images() -> tuple[Samples, Samples]:
-    """Return the digits as maps of one channel."""
+    """Return scikit-learn's handwritten digits as maps of 8 x 8 pixels with one channel."""
     (x, y), (x_test, y_test) = digits()
     return (x.reshape(-1, 8, 8, 1), y), (x_test.reshape(-1, 8, 8, 1), y_test)
 
 
 def reviews(count: int, *, words: int, vocabulary: int, seed: int) -> Samples:
-    """Return texts of up to `words` words, with zeros before them; label 1 is praise.
+    """Return random texts of up to `words` words, with zeros before them; label 1 is praise.
 
     The texts are like the texts of models/training_data.py, but short. A fifth of the words praise
-    and a fifth blame. Word 1 turns the next such word round, and most of these words agree with the
-    label. All other words mean nothing.
+    and a fifth blame. Word 1 reverses the meaning of such a word after it. Most of these words
+    agree with the label. All other words mean nothing.
     """
     rng = np.random.default_rng(seed)
     samples, labels = np.zeros((count, words), int), rng.integers(0, 2, count)
@@ -52,7 +52,10 @@ def reviews(count: int, *, words: int, vocabulary: int, seed: int) -> Samples:
 
 
 def clusters(count: int, *, features: int, classes: int, seed: int) -> Samples:
-    """Return points from 0 to 1 around three middles for each class, with noise that mixes them."""
+    """Return random points of several classes, with numbers from 0 to 1.
+
+    The points lie around three middles for each class, with noise that mixes the classes.
+    """
     rng = np.random.default_rng(seed)
     middles = rng.uniform(0, 1, (classes, 3, features))
     labels = rng.integers(0, classes, count)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws networks with branches and BatchNormalization at random."""
+"""Random networks with branches and BatchNormalization, for tests of training."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CURVES = (None, "relu", "tanh")
 
 
 def drawn_graph(rng: random.Random, classes: int) -> list[Any]:
-    """Draw the layers of a network with branches: of maps, of rows, or after an LSTM or GRU."""
+    """Return the layers of a random network with branches, on maps, rows or an LSTM or GRU."""
     while True:
         try:
             layers = _Graph(rng, rng.choice(("maps", "rows", "rows", "steps"))).layers(classes)
@@ -41,7 +41,10 @@ def drawn_graph(rng: random.Random, classes: int) -> list[Any]:
 
 
 class _Graph:
-    """A network that is being drawn. All results are as wide, so that they can be added."""
+    """A random network that grows layer by layer.
+
+    All its results have the same width, so that they can be added.
+    """
 
     def __init__(self, rng: random.Random, kind: str) -> None:
         self._rng = rng
@@ -55,7 +58,7 @@ class _Graph:
             self._results.append(self._dropped(layer(self._input)))
 
     def layers(self, classes: int) -> list[Any]:
-        """Draw some layers and joins, then the end."""
+        """Add some random layers and joins, and then the end of the network; return all layers."""
         rng = self._rng
         if not self._results:
             self._results.append(self._weighted())

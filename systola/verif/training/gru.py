@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GRU in floating point with numpy: Keras's equations, forward and back through time."""
+"""A GRU in floating point with numpy, by Keras's equations, forward and back through time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from systola.verif.training.recurrent import Floats, Recurrent, logistic
 
 
 class Gru(Recurrent):
-    """A GRU, with the reset after the product with the recurrent kernel.
+    """A GRU in floating point that resets after the product with the recurrent kernel.
 
-    It computes in the type of its weights, which are Keras's: biases have two rows.
+    It computes in the type of its weights. The weights have Keras's form, so biases have two rows.
     """
 
     def forward(self, x: NDArray[np.floating], weights: Sequence[Floats]) -> Floats:
-        """Return the last state, (samples, units), or with sequences (samples, steps, units)."""
+        """Return the last state (samples, units), or all states (samples, steps, units).
+
+        All states are returned if the layer gives sequences.
+        """
         gru, self._x, self._weights = self._lstm, x, weights
         if gru.vocabulary:
             embeddings, *weights = weights
@@ -66,5 +69,5 @@ class Gru(Recurrent):
 
 
 def recurrent(about: Recurrence) -> Recurrent:
-    """Return the LSTM or GRU of a stage in floating point."""
+    """Return a floating-point LSTM or GRU for the layer that is described by `about`."""
     return Gru(about) if about.gru else Recurrent(about)

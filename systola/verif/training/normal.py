@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BatchNormalization in float32 with numpy, without gamma and beta: Keras's equations."""
+"""BatchNormalization in float32 with numpy, by Keras's equations, but without gamma and beta."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Floats = NDArray[np.float32]
 
 
 class Normal:
-    """A normalisation of channels, the last axis, with moving means and variances."""
+    """A BatchNormalization in float32 of the last axis, with moving means and variances."""
 
     def __init__(self, settings: Normalization) -> None:
         self._momentum = np.float32(settings.momentum)
@@ -20,7 +20,7 @@ class Normal:
         self.mean = self.variance = self._root = self._codes = np.zeros(0, np.float32)
 
     def forward(self, x: Floats) -> Floats:
-        """Normalise by the mean and variance of the batch, and take them into the moving ones."""
+        """Normalise by the batch's mean and variance, and update the moving mean and variance."""
         rows = x.reshape(-1, x.shape[-1])
         mean, variance = rows.mean(axis=0), rows.var(axis=0)
         for name, found in (("mean", mean), ("variance", variance)):
@@ -31,12 +31,12 @@ class Normal:
         return self._codes.reshape(x.shape)
 
     def backward(self, gradient: Floats) -> Floats:
-        """Compute the gradient of the inputs from the gradient of the results."""
+        """Compute the gradient of the layer's inputs from the gradient of its results."""
         given = gradient.reshape(-1, gradient.shape[-1])
         slope = (given * self._codes).mean(axis=0)
         below = self._root * (given - given.mean(axis=0) - self._codes * slope)
         return below.reshape(gradient.shape)
 
     def at_rest(self, x: Floats) -> Floats:
-        """Normalise by the moving mean and variance."""
+        """Normalise by the moving mean and variance, as in a prediction."""
         return (x - self.mean) / np.sqrt(self.variance + self._epsilon)

@@ -23,7 +23,7 @@ STORED_LONG = Path(__file__).with_name("long_curves.json")
 
 
 def picture(results: Sequence[dict[str, Any]]) -> bytes:
-    """Draw both loss curves of each task."""
+    """Draw the loss curves of the machine and of float32 for each task; return the SVG."""
     figure = new_figure(4 * len(results) if len(results) > 1 else 6, 3.2)
     for number, result in enumerate(results, 1):
         axes = figure.add_subplot(1, len(results), number)
@@ -38,8 +38,11 @@ def picture(results: Sequence[dict[str, Any]]) -> bytes:
 
 
 def results_table(results: Sequence[dict[str, Any]]) -> str:
-    """Return the table of results: the last epoch of each task, and the largest difference of all
-    epochs."""
+    """Return a table with the results of each task after its last epoch.
+
+    It also has the largest difference between the losses of the machine and of float32 in any
+    epoch.
+    """
     rows: list[tuple[str, ...]] = []
     for result in results:
         epochs = result["epochs"]
@@ -59,7 +62,7 @@ def results_table(results: Sequence[dict[str, Any]]) -> str:
 
 
 def stored(path: Path = STORED) -> list[dict[str, Any]]:
-    """Return the results that were stored last."""
+    """Return the training results that were stored last."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Embedding and LSTM in float32 with numpy: Keras's equations, forward and back through time."""
+"""Embedding and LSTM in float32 with numpy, by Keras's equations, forward and back through time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Floats = NDArray[np.float32]
 class Recurrent:
     """An LSTM in float32, with an Embedding before it if there is a vocabulary.
 
-    Weights are Keras's: embeddings, kernel, recurrent kernel, biases.
+    Weights are in Keras's form and order: embeddings, kernel, recurrent kernel, biases.
     """
 
     def __init__(self, lstm: Recurrence) -> None:
@@ -27,13 +27,13 @@ class Recurrent:
 
     @property
     def arrays(self) -> int:
-        """Number of arrays of weights."""
+        """Number of arrays of weights that the layer has, 3 or 4."""
         return 3 + bool(self._lstm.vocabulary)
 
     def forward(self, x: NDArray[np.floating], weights: Sequence[Floats]) -> Floats:
-        """Return the last state, (samples, units), of the words or numbers of each sample.
+        """Return the layer's last state (samples, units) for the words or numbers of samples.
 
-        An LSTM that gives sequences returns all states, (samples, steps, units).
+        An LSTM that gives sequences returns all states (samples, steps, units).
         """
         lstm, self._x, self._weights = self._lstm, x, weights
         if lstm.vocabulary:
@@ -56,9 +56,9 @@ class Recurrent:
         return np.stack(states, axis=1) if lstm.sequences else state
 
     def backward(self, gradient: Floats) -> tuple[list[Floats], Floats]:
-        """Return the gradients of the weights, and of the inputs where they are numbers.
+        """Return the gradients of the weights, and of the inputs if they are numbers.
 
-        `gradient`: the gradient of the result of forward().
+        `gradient` is the gradient of the result of forward().
         """
         words, every = bool(self._lstm.vocabulary), gradient
         if self._lstm.sequences:

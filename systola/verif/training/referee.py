@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains in float32 with numpy, with the same weights, order and masks as the machine."""
+"""Training in float32 with numpy, to compare the machine with.
+
+It takes the same initial weights, the same order of samples and the same dropout masks.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,11 @@ from systola.verif.training.normal import Normal
 
 Floats = NDArray[np.float32]
 EVALUATED = 1000
-"""Samples that are evaluated at one time: an LSTM keeps all steps of these."""
+"""Number of samples that are evaluated at one time, as an LSTM keeps all their steps."""
 
 
 def windows(x: Floats, window: Window) -> Floats:
-    """Return the taps of all windows of maps, zeros outside.
+    """Return the taps of all windows of maps; taps outside of a map are zero.
 
     The shape is (samples, height, width, taps, channels).
     """
@@ -37,7 +40,7 @@ def windows(x: Floats, window: Window) -> Floats:
 
 
 def from_windows(gradient: Floats, window: Window) -> Floats:
-    """Return the gradient of maps from the gradient of the taps of all windows."""
+    """Return the gradient of maps, summed up from the gradients of their windows' taps."""
     found = np.zeros((len(gradient), *window.map, gradient.shape[-1]), np.float32)
     for number, pixels, inside in _taps(window):
         found[:, pixels[0], pixels[1]] += gradient[:, inside[0], inside[1], number]
@@ -45,7 +48,7 @@ def from_windows(gradient: Floats, window: Window) -> Floats:
 
 
 def _taps(window: Window) -> list[tuple[int, Any, Any]]:
-    """Return for each tap the pixels of a map, and the windows that have these pixels."""
+    """Return, for each tap of a window, which pixels of a map it takes and in which windows."""
     found: list[tuple[int, Any, Any]] = []
     for number, place in enumerate(window.places):
         pixels, inside = [], []
@@ -68,7 +71,7 @@ def _taps(window: Window) -> list[tuple[int, Any, Any]]:
 
 
 def joined(stage: Stage, given: Sequence[Floats]) -> Floats:
-    """Return the sum of results, or results side by side."""
+    """Return the sum of several results, or the results side by side, as the stage has it."""
     shape = (len(given[0]), *stage.map, -1) if stage.maps else (len(given[0]), -1)
     given = [each.reshape(shape) for each in given]
     return np.concatenate(given, axis=-1) if stage.join == "concatenate" else np.sum(given, axis=0)
@@ -80,7 +83,10 @@ def _add(above: dict[int, Floats], at: int, gradient: Floats) -> None:
 
 @dataclass
 class Referee:
-    """A network of `stages` and its float32 weights in Keras's order, kernels (inputs, units)."""
+    """A network that trains in float32, to compare the machine with.
+
+    `weights` are in Keras's order; a kernel has the shape (inputs, units).
+    """
 
     stages: Sequence[Stage]
     weights: list[Floats]
@@ -88,12 +94,12 @@ class Referee:
     loss: str = "sparse_categorical_crossentropy"
     seed: int = 0
     size: int = 16
-    """Columns of the array, on which the masks depend."""
+    """Number of columns of the machine's array, on which the dropout masks depend."""
 
     def __post_init__(self) -> None:
         self.weights = [np.asarray(each, np.float32) for each in self.weights]
         self.velocities = [np.zeros_like(each) for each in self.weights]
-        """Velocities, or first moments; `squares` has the second moments."""
+        """Velocities of SGD, or first moments of Adam; `squares` has the second moments."""
         self.squares = [np.zeros_like(each) for each in self.weights]
         self.steps = self.epochs = 0
         self._lstms = [recurrent(stage.lstm) if stage.lstm else None for stage in self.stages]
@@ -105,8 +111,7 @@ class Referee:
         if self._normal:
             self._take_statistics()
         self._kernel = [sum(counts[:number]) for number in range(len(self.stages))]
-        """Number of the first array of weights of each stage: of a kernel and its biases, or of an
-        LSTM."""
+        """Number of the first array of weights of each stage, in Keras's order."""
 
     def epoch(
         self, x: Floats, y: Floats, batch: int, *, shuffle: bool = True
@@ -124,7 +129,10 @@ class Referee:
         return loss / len(x), right / len(x)
 
     def step(self, x: Floats, y: Floats, batch: int) -> tuple[float, float]:
-        """Take a step; return the sum of the losses, and how many are right, before the update."""
+        """Take a step; return the sum of the samples' losses, and the number of right samples.
+
+        Both are from before the step's update.
+        """
         inputs: list[Floats] = []
         masks: list[Floats] = []
         slopes: list[Floats] = []
@@ -198,7 +206,7 @@ class Referee:
         return float(losses.sum()), self._right(logits, y)
 
     def _take_statistics(self) -> None:
-        """Take moving means and variances out of the weights, where they follow gamma and beta."""
+        """Move the moving means and variances, which follow gamma and beta, out of the weights."""
         kept: list[Floats] = []
         for number, stage in enumerate(self.stages):
             count = 1 + stage.use_bias if not (stage.join or stage.lstm) else 0
@@ -213,7 +221,7 @@ class Referee:
         self.squares = [np.zeros_like(each) for each in self.weights]
 
     def _normal_of(self, number: int) -> Normal:
-        """Return the BatchNormalization of a stage."""
+        """Return the BatchNormalization of the stage with this number."""
         before = sum(stage.normalized is not None for stage in self.stages[:number])
         return self._normal[before]
 
@@ -225,8 +233,10 @@ class Referee:
         winners: list[Floats | None],
         slopes: list[Floats],
     ) -> Floats:
-        """Return the gradient of a stage's sums, from the gradient of the units that the stage
-        leaves."""
+        """Return the gradient of a stage's sums from the gradient of its units.
+
+        The units are the results after activation, pooling and dropout.
+        """
         gradient = gradient * masks[number]
         winner, pool = winners[number], self.stages[number].pool
         if winner is not None and pool:
@@ -236,7 +246,7 @@ class Referee:
     def _split(
         self, number: int, gradient: Floats, above: dict[int, Floats], results: list[Floats]
     ) -> None:
-        """Give the gradient of a join to the results that are joined."""
+        """Pass the gradient of a join on to the results that the stage joins."""
         stage, first = self.stages[number], 0
         for at in stage.sources:
             part, shape = gradient, results[at].shape
@@ -247,7 +257,7 @@ class Referee:
             _add(above, at, part.reshape(shape))
 
     def _moved(self, place: int, gradient: Floats) -> Floats:
-        """Return the addition of a step to weights."""
+        """Return the change that the optimiser makes to an array of weights in a step."""
         optimizer, velocity, square = self.optimizer, self.velocities[place], self.squares[place]
         rate = np.float32(rate_at(optimizer.learning_rate, self.steps - 1))
         if isinstance(optimizer, SGD):
@@ -267,7 +277,7 @@ class Referee:
         return -rate * velocity / (np.sqrt(square) + np.float32(1e-7))
 
     def evaluate(self, x: Floats, y: Floats) -> tuple[float, float]:
-        """Return loss and accuracy without dropout."""
+        """Return loss and accuracy for samples, without dropout."""
         found = [
             self._evaluate(x[first : first + EVALUATED], y[first : first + EVALUATED])
             for first in range(0, len(x), EVALUATED)
@@ -276,7 +286,10 @@ class Referee:
         return float(loss) / len(x), float(right) / len(x)
 
     def _evaluate(self, x: Floats, y: Floats) -> tuple[float, float]:
-        """Return the sum of the losses without dropout, and how many are right."""
+        """Return the sum of the samples' losses, and the number of right samples, as predicted.
+
+        No dropout is applied.
+        """
         results = [x]
         for number, stage in enumerate(self.stages):
             x = results[takes(self.stages, number)[0]]
@@ -303,7 +316,7 @@ class Referee:
         return inputs @ self.weights[kernel] + bias
 
     def _activated(self, stage: Stage, sums: Floats) -> tuple[Floats, Floats]:
-        """Return the units of these sums, and the slopes of the activation there."""
+        """Return the activation of the sums, and its slopes at the sums."""
         slopes = np.ones_like(sums)
         match stage.curve:
             case "tanh":
@@ -326,7 +339,7 @@ class Referee:
         return float((outputs.argmax(axis=1) == y.argmax(axis=1)).sum())
 
     def _inputs(self, number: int, x: Floats) -> Floats:
-        """Return the inputs of the sums of a stage, as rows or windows."""
+        """Return the inputs for the sums of a stage, as a row for each sample or each window."""
         stage = self.stages[number]
         if stage.window is None:
             return x.reshape(len(x), -1)
@@ -334,8 +347,9 @@ class Referee:
         return windows(maps, stage.window).reshape(len(x), *stage.window.out, -1)
 
     def _pooled(self, stage: Stage, x: Floats) -> tuple[Floats, Floats | None]:
-        """Return units after the pooling, if there is one, and the part that each tap has in
-        them.
+        """Return the units of a stage after its pooling, and the share of each tap in them.
+
+        Without a pooling the units stay as they are, and there are no shares.
         """
         if stage.pool is None:
             return x, None
@@ -346,7 +360,7 @@ class Referee:
         return taps.max(axis=3), winner.astype(np.float32)
 
     def _loss(self, outputs: Floats, y: Floats) -> tuple[Floats, Floats]:
-        """Return the gradient and the loss of each sample."""
+        """Return the gradient and the loss of each sample, by the network's loss function."""
         if self.loss == "mse":
             error = outputs - y
             return error * np.float32(2 / y.shape[1]), (error**2).mean(axis=1)
@@ -359,14 +373,17 @@ class Referee:
         return np.exp(logs) - y, -(y * logs).sum(axis=1)
 
     def _kept(self, number: int, stage: Stage, batch: int) -> Floats:
-        """Return 1 for the units of each sample that dropout leaves, as the machine draws them."""
+        """Return the dropout mask that the machine draws for a stage, 1 for each unit it keeps."""
         if stage.lstm and stage.lstm.sequences:
             steps = range(stage.lstm.steps)
             return np.stack([self._drawn(number, stage, batch, step) for step in steps], axis=1)
         return self._drawn(number, stage, batch)
 
     def _drawn(self, number: int, stage: Stage, batch: int, step: int = 0) -> Floats:
-        """Return 1 for the units of each sample that dropout leaves in a step in time."""
+        """Return the dropout mask that the machine draws for a stage at a step in time.
+
+        The mask is 1 for each unit that is kept.
+        """
         units = stage.lstm.units if stage.lstm else stage.units
         blocks = -(-units // self.size)
         samples = -(-batch // self.size) * self.size

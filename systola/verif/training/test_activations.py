@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activations that are tables, fresh weights by name, and stages without biases."""
+"""Tests of activations that are tables, of initial weights, and of layers without biases."""
 
 from __future__ import annotations
 
@@ -46,12 +46,15 @@ FUNCTIONS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_tables(name: str) -> None:
-    """Every entry is the nearest code, and beyond the ends slopes are zero."""
+    """Check that each entry of an activation's table is the nearest code.
+
+    Beyond the ends of the table, slopes are zero.
+    """
     curve, (value, slope) = CURVES[name], FUNCTIONS[name]
     sums = np.arange(256).astype(np.int8) / 2.0**curve.sum_bits
     assert np.abs(curve.values() / 2.0**curve.bits - value(sums)).max() <= 0.5 / 2**curve.bits
     error = np.abs(curve.slopes() / 2.0**curve.slope_bits - slope(sums))
-    # A slope of 2^7 codes does not fit int8.
+    # A slope of 1 may need the code 2^7, which int8 lacks, so an error of one code is allowed.
     assert error.max() <= 1 / 2**curve.slope_bits
     assert slope(sums.max()) < 0.002 or name == "relu6"
     ends = value(np.array([-1e3, 1e3]))
@@ -130,7 +133,7 @@ def test_saved_networks_predict_the_same(preset: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", [Flatten(), thorough(Conv2D(9, 3)), thorough(LSTM(5))])
 def test_rescaling(first: Any, tmp_path: Path) -> None:
-    """Bytes from 0 to 255 with a Rescaling layer train like samples that were scaled before."""
+    """Check that bytes and a Rescaling layer train like samples that were scaled before."""
     (x, y), _ = images()
     given = np.rint(x[:40] * 255).astype(np.uint8)
     shape = (8, 8) if isinstance(first, LSTM) else (8, 8, 1)
@@ -223,7 +226,7 @@ def test_from_keras() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_fresh_weights(name: str) -> None:
-    """Standard deviations and ends are as Keras documents them."""
+    """Check the standard deviations and bounds of initial weights against Keras's documentation."""
     model = Sequential([Input((200,)), Dense(100, kernel_initializer=name), Dense(3)])
     kernel = model.get_weights()[0]
     scales = {"glorot": 2 / 300, "he": 2 / 200, "lecun": 1 / 200}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong arguments of everything that training offers: one TrainingError before anything runs."""
+"""Tests that wrong arguments in training raise one TrainingError before anything runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ NO_LABELS: tuple[Any, ...] = (
 
 
 class NoCallback:
-    """A class that has some of the methods of a callback."""
+    """A class that has some methods of a callback, but not all."""
 
     def on_train_begin(self) -> None: ...
 
@@ -62,7 +62,7 @@ def model() -> Sequential:
 
 
 def test_the_arguments_that_are_right() -> None:
-    """The other tests each change one of these arguments."""
+    """Check that the arguments succeed of which the other tests each change one."""
     trained = model()
     history = trained.fit(
         *(X, Y),
@@ -120,7 +120,7 @@ COMPILE: dict[str, tuple[Any, ...]] = {
 
 
 def refused(call: Callable[[], Any], *names: str) -> None:
-    """Fail if a call raises no TrainingError, or if the message has none of `names` in it."""
+    """Fail if a call raises no TrainingError, or if its message has none of `names` in it."""
     with pytest.raises(TrainingError) as caught:
         call()
     assert LINE.fullmatch(str(caught.value)), str(caught.value)
@@ -162,7 +162,7 @@ def test_samples() -> None:
 
 
 def test_first_samples_tell_the_shape() -> None:
-    """A network without an Input takes its shape from the first samples that are right."""
+    """Check that a network without an Input takes its shape from the first valid samples."""
     which = Sequential([Dense(3)])
     which.compile(preset="8x8-training", backend="iss")
     for bad in NO_SAMPLES:
@@ -241,7 +241,10 @@ def test_no_layers() -> None:
 
 
 def test_networks_that_are_too_large() -> None:
-    """Nothing is allocated: these networks would take gigabytes and more."""
+    """Check that too large networks are refused before any memory is allocated.
+
+    These networks would take gigabytes and more.
+    """
     for layers in (
         [Input((1 << 20,)), Dense(128)],
         [Input((64,)), Dense(1 << 24), Dense(3)],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks with branches: sums of results, results side by side, and gradients that are added."""
+"""Tests of networks with branches, which add results, join them, and add up gradients."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ Layers = list[Any]
 
 
 def rows(rate: float = 0.2) -> Layers:
-    """Join a result that three layers take, one of them without biases, and the samples."""
+    """Make a network in which three layers take a result, and which joins them with the samples.
+
+    One of the three layers has no biases.
+    """
     x = Input((13,))
     a = Dense(20, "relu")(x)
     added_up = Activation("relu")(Add()([a, Dense(20, use_bias=False)(a)]))
@@ -60,7 +63,7 @@ def rows(rate: float = 0.2) -> Layers:
 
 
 def maps() -> Layers:
-    """Make a residual of maps, maps side by side, and a flattened map beside means."""
+    """Make a network that adds and joins maps, and joins a flattened map with means."""
     x = Input((5, 4, 3))
     a = Conv2D(9, 3, padding="same", activation="relu")(x)
     b = Dropout(0.1)(ReLU()(Add()([a, Conv2D(9, 3, padding="same")(a)])))
@@ -72,7 +75,7 @@ def maps() -> Layers:
 
 
 def dense_maps() -> Layers:
-    """Make maps to which each layer adds channels, and the samples at last."""
+    """Make a network in which each layer adds channels to its map, and the samples come last."""
     x = Input((4, 3, 3))
     y = Conv2D(4, 1)(x)
     for _ in range(2):
@@ -81,7 +84,7 @@ def dense_maps() -> Layers:
 
 
 def copies() -> Layers:
-    """Take a result with and without Dropout, and add another one twice."""
+    """Make a network that adds a result twice, its Dropout, and a layer that takes the Dropout."""
     x = Input((13,))
     a = Dense(10)(x)
     dropped = Dropout(0.3)(a)
@@ -89,12 +92,12 @@ def copies() -> Layers:
 
 
 def deep() -> Layers:
-    """Make a chain of more stages than there are exponent registers."""
+    """Make a network of more stages than there are registers for exponents."""
     return [Input((13,)), *(Dense(10 + n, "relu") for n in range(7)), Dense(5)]
 
 
 def texts() -> Layers:
-    """Join rows of steps."""
+    """Make a network that joins the results of several layers on sequences."""
     x = Input((6, 3))
     a = Conv1D(5, 3, padding="same", activation="relu")(x)
     both = Concatenate()([x, a, Conv1D(4, 1)(a)])
@@ -102,7 +105,10 @@ def texts() -> Layers:
 
 
 def stacked() -> Layers:
-    """Stack three LSTMs over words, with more parameter entries than the chip has for Adam."""
+    """Make a network of three LSTMs over words.
+
+    With Adam it has more parameter entries than the chip has room for.
+    """
     first = Input((4,)), Embedding(12, 6), LSTM(6, return_sequences=True), Dropout(0.2)
     return [
         *first,
@@ -115,7 +121,7 @@ def stacked() -> Layers:
 
 
 def after_an_lstm() -> Layers:
-    """Let two layers take the state of an LSTM, one without biases."""
+    """Make a network in which two layers take the state of an LSTM, one of them without biases."""
     x = Input((4, 5))
     state = LSTM(6)(x)
     both = Concatenate()([Dense(5, "relu")(state), Dense(4, use_bias=False)(state)])
@@ -123,7 +129,7 @@ def after_an_lstm() -> Layers:
 
 
 def state_joined() -> Layers:
-    """Add the state of an LSTM, and put it beside other results."""
+    """Make a network that adds the state of an LSTM to a result, and joins it with others."""
     x = Input((4, 5))
     state = LSTM(6)(x)
     a = Dense(6, "tanh")(state)
@@ -146,7 +152,7 @@ def data(layers: Layers, count: int = 30, seed: int | None = None) -> tuple[Any,
 
 
 def trained(layers: Layers, optimizer: Optimizer, batch: int = 12, **how: Any) -> list[Any]:
-    """Train for two epochs: losses, bytes of the state, and predictions."""
+    """Train for two epochs; return the losses, the bytes of the state, and predictions."""
     model, (x, y) = Sequential(layers), data(layers)
     model.compile(optimizer, metrics=["accuracy"], seed=3, **{"preset": MACHINE} | how)
     kept_back: dict[str, Any] = {"validation_data": (x[:9], y[:9]), "verbose": 0}
@@ -193,7 +199,10 @@ def test_any_number_of_cores_and_columns(cores: int, preset: str) -> None:
 
 @pytest.mark.thorough
 def test_the_rtl_learns_the_same() -> None:
-    """A Vector that rounds halves away from zero with a shift of a register is new in training."""
+    """Check that the RTL and back end "fast" learn the same bytes in a network with branches.
+
+    Branches need a Vector that rounds halves away from zero with a shift from a register.
+    """
     x = Input((5,))
     a = Dense(6, "relu")(x)
     layers = linked(x, Dense(2)(Concatenate()([Add()([a, Dense(6)(a)]), x])))
@@ -208,9 +217,10 @@ def test_the_rtl_learns_the_same() -> None:
 
 
 def test_gradients_beside_float64() -> None:
-    """One step moves each weight as differences of the loss in float64, except for eight bits.
+    """Check that a step moves each weight by its gradient, with the exactness of eight bits.
 
-    A ReLU near zero may pass for only one of the two, so the samples are always the same.
+    The exact gradient is tested with differences of the loss in float64. A ReLU near zero may pass
+    in only one of the two computations, so the samples are always the same.
     """
     layers, rate = rows(0.0), 2.0**-4
     x, y = data(layers, 60, seed=1)
@@ -242,7 +252,10 @@ def test_gradients_beside_float64() -> None:
 
 
 def test_gradients_of_three_lstms() -> None:
-    """Take one step beside float32, with three exponents through time."""
+    """Check one step of three LSTMs in succession against a step in float32.
+
+    Each LSTM has an exponent of its own through time.
+    """
     sizes = [LSTM(8, return_sequences=True), LSTM(8, return_sequences=True), LSTM(8)]
     layers: Layers = [Input((6, 5)), *sizes, Dense(3)]
     x, y = data(layers, 64, seed=1)
@@ -260,7 +273,10 @@ def test_gradients_of_three_lstms() -> None:
 
 
 def test_sums_have_no_drift() -> None:
-    """Sums that end in a half, as many do, are rounded up as often as down."""
+    """Check that sums that end in a half are rounded up as often as down.
+
+    Many sums end in a half.
+    """
     total, _ = added([(np.arange(-100, 101, dtype=np.int8), 3), (np.ones(201, np.int8), 3)])
     codes = total - np.int16(64)
     for shift in (5, 6, 9):
@@ -270,9 +286,9 @@ def test_sums_have_no_drift() -> None:
 
 
 def test_exponents_at_the_ends() -> None:
-    """A sum has the exponent of the tensor with the fewest fraction bits.
+    """Check that a sum has the exponent of the tensor with the fewest fraction bits.
 
-    Exponents that are kept are cut off at two ends.
+    An exponent that is kept in a register is limited at both ends of its range.
     """
     codes = np.array([127, -128, 1, -1], np.int8)
     for count in (1, 2, 4, 5):
@@ -284,7 +300,7 @@ def test_exponents_at_the_ends() -> None:
 
 
 def test_there_and_back(tmp_path: Path) -> None:
-    """A network that was saved goes on with the same bytes."""
+    """Check that a network that is saved and loaded learns the same bytes as without."""
     x, y = data(rows())
     steps: list[Any] = []
     for again in (False, True):
@@ -317,7 +333,7 @@ def ends() -> tuple[Any, Any]:
 )
 def test_compiled_for_any_machine(name: str, preset: str, tmp_path: Path) -> None:
     layers = CASES[name]()
-    layers[-1] = replace(layers[-1], activation=None)  # a softmax is the host's, in float32
+    layers[-1] = replace(layers[-1], activation=None)  # the host would do a softmax, in float32
     model, (x, y) = Sequential(layers), data(layers)
     model.compile(SGD(0.2), preset=MACHINE, backend="fast")
     model.fit(x, y, batch_size=10, verbose=0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks that call compile() or set_weights(): training goes on with their settings."""
+"""Tests that training goes on with the settings or weights that a callback sets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def compile_with(model: Any, rate: float) -> None:
 
 
 class Once(Callback):
-    """A callback that calls `act` with the model, at the end of epoch 0 or of its batch `batch`."""
+    """A callback that calls `act` with the model once in epoch 0.
+
+    It does so at the end of batch `batch`, or of the epoch if `batch` is None.
+    """
 
     def __init__(self, act: Callable[[Any], None], batch: int | None) -> None:
         self._act = act
@@ -44,7 +47,7 @@ class Once(Callback):
 
 
 def test_a_rate_that_is_set_between_epochs() -> None:
-    """A training in two parts gives the same bytes."""
+    """Check that a learning rate set by a callback gives the bytes of a training in two parts."""
     changing, parts = compiled(0.5), compiled(0.5)
     lower = Once(lambda model: compile_with(model, 0.125), None)
     changing.fit(X, Y, epochs=3, callbacks=[lower], verbose=0)
@@ -59,7 +62,10 @@ def test_a_rate_that_is_set_between_epochs() -> None:
 
 @pytest.mark.parametrize("batch", [None, 0, 1])
 def test_weights_that_are_set_are_trained_on(batch: int | None) -> None:
-    """With a rate that moves nothing, the weights at the end are those that were set."""
+    """Check that weights set by a callback replace the weights of the training.
+
+    The rate is too low to move a weight, so they are the weights at the end.
+    """
     model = compiled(2.0**-20)
     rng = np.random.default_rng(1)
     wanted = [rng.integers(-8, 8, (6, 3)) / 8, np.zeros(3)]

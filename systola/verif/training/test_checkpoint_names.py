@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints are looked at before the first epoch: their names, their folder, and files there."""
+"""Tests that names, folders and files of checkpoints are checked before the first epoch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fitted(path: str | Path, *, epochs: int = 2) -> Sequential:
-    """Return a model after fit() with a checkpoint, or after its error."""
+    """Train a model that saves a checkpoint at `path` after each epoch; return the model.
+
+    Even if fit() raises an error, the model has run all epochs or none.
+    """
     model = Sequential([Dense(3)])
     model.compile(metrics=["accuracy"], preset="4x4-training", backend="iss")
     saver = ModelCheckpoint(path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints that are damaged, or made by hand: one line, before anything large is allocated."""
+"""Tests that damaged and forged checkpoints are refused in one line, before much is allocated."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from systola.training.checkpoint import VERSION
 
 Arrays = dict[str, NDArray[Any]]
 Case = tuple[str, Any, Arrays]
-"""Kind of damage, the description, and the arrays."""
+"""A checkpoint: the kind of its damage, its JSON description, and its arrays."""
 
 RNG = np.random.default_rng(1)
 NETWORKS: dict[str, tuple[list[Any], tuple[int, ...], bool]] = {
@@ -49,7 +49,7 @@ NETWORKS: dict[str, tuple[list[Any], tuple[int, ...], bool]] = {
     ),
     "words": ([Input((3,)), Embedding(5, 2), LSTM(4), Dense(3)], (8, 3), False),
 }
-"""Layers, the shape of samples, and whether the network has been trained."""
+"""Networks by name: layers, the shape of samples, and whether the network is trained."""
 HUGE = 10**9
 MOST_BYTES = 64 << 20
 """Largest number of bytes of memory that all damaged checkpoints of a network may take together."""
@@ -57,7 +57,7 @@ MOST_BYTES = 64 << 20
 
 @pytest.fixture(scope="module", params=NETWORKS)
 def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    """Make a checkpoint as it should be."""
+    """Make a checkpoint without damage."""
     layers, shape, trained = NETWORKS[request.param]
     path = tmp_path_factory.mktemp("checkpoint") / "m.tpu"
     model = Sequential(layers)
@@ -71,7 +71,7 @@ def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def content_of(about: Any, arrays: Arrays) -> bytes:
-    """Return the bytes of a checkpoint."""
+    """Return the bytes of a checkpoint with a description `about` and with arrays."""
     content = io.BytesIO()
     text = about if isinstance(about, np.ndarray) else np.array(json.dumps(about))
     np.savez(content, about=text, **arrays)
@@ -79,7 +79,7 @@ def content_of(about: Any, arrays: Arrays) -> bytes:
 
 
 def places(node: Any, where: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the way to every field of a description, and to every item of its lists."""
+    """Yield the keys that lead to each field of a description, and to each item of its lists."""
     items = enumerate(node) if isinstance(node, list) else node.items()
     for key, value in items:
         yield (*where, key)
@@ -88,9 +88,9 @@ def places(node: Any, where: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(about: Any, where: tuple[Any, ...], change: Callable[[Any, Any], None]) -> Any:
-    """Return a copy of a description after `change` of a place.
+    """Return a copy of a description in which `change` has changed the field at `where`.
 
-    `change` gets the parent of the place, and the key.
+    `change` gets the parent of the field, and the field's key.
     """
     result = node = copy.deepcopy(about)
     for key in where[:-1]:
@@ -100,14 +100,14 @@ def changed(about: Any, where: tuple[Any, ...], change: Callable[[Any, Any], Non
 
 
 def wrong_values(where: tuple[Any, ...], value: Any) -> list[Any]:
-    """Return values of the wrong type or out of range for a place."""
+    """Return wrong values for a field of a description, of a wrong type or out of range."""
     if where[-1] == "clipvalue":
         return [True, 0.0, -1.5, [], {}, "nonsense", 1e9]
     if where[-1] == "name":
         return [True, 1.5, [], {}, "", "\x1b[31m", HUGE]
     none = [] if where[-1] in ("input_bits", "activation", "batch_size", "strides") else [None]
     match value:
-        case None:  # an activation, or the fraction bits of samples that were never seen
+        case None:  # no activation, or fraction bits of samples that were never seen
             return [True, 1.5, [], {}, "nonsense", HUGE]
         case bool():
             return [None, 0, "yes", [], {}]
@@ -125,8 +125,11 @@ def wrong_values(where: tuple[Any, ...], value: Any) -> list[Any]:
 
 
 def damaged_descriptions(about: Any, arrays: Arrays) -> Iterator[Case]:
-    """Yield descriptions with each field missing, of the wrong type, out of range; and fields too
-    many."""
+    """Yield checkpoints with damage to their descriptions.
+
+    Each field is missing in turn, or has a wrong type or a value out of range. Or there are fields
+    too many.
+    """
 
     def remove(node: Any, key: Any) -> None:
         del node[key]
@@ -172,8 +175,11 @@ def damaged_descriptions(about: Any, arrays: Arrays) -> Iterator[Case]:
 
 
 def damaged_arrays(about: Any, arrays: Arrays) -> Iterator[Case]:
-    """Yield checkpoints with each array missing, of another type, of another shape; and arrays too
-    many."""
+    """Yield checkpoints with damage to their arrays.
+
+    Each array is missing in turn, or has another type or another shape. Or there are arrays too
+    many.
+    """
     for name, values in arrays.items():
         others = {other: each for other, each in arrays.items() if other != name}
         yield f"no {name}", about, others
@@ -194,7 +200,7 @@ def damaged_arrays(about: Any, arrays: Arrays) -> Iterator[Case]:
 
 
 def huge_networks(about: Any, arrays: Arrays) -> Iterator[Case]:
-    """Yield networks that would take all memory, or hours."""
+    """Yield checkpoints of networks that would take all memory, or hours."""
     for number, layer in enumerate(about["layers"]):
         for field in ("units", "filters", "input_dim", "output_dim", "shape"):
             if field not in layer:
@@ -209,9 +215,7 @@ def huge_networks(about: Any, arrays: Arrays) -> Iterator[Case]:
 
 
 def refusal(error: type[Exception], function: Callable[[Any], Any], argument: Any) -> str:
-    """Return the line with which a function refuses its argument; empty if the function takes
-    it.
-    """
+    """Return the line with which a function refuses its argument, or an empty text."""
     try:
         function(argument)
     except error as caught:
@@ -236,7 +240,7 @@ def test_damaged(
         content = content_of(damaged, others)
         path.write_bytes(content)
         assert refusal(TrainingError, load, path).startswith(f"{path}: it "), what
-        # A network needs no preset of its own to be compiled.
+        # The preset in a checkpoint is only for training: to compile the network, it is not read.
         assert "'preset'" in what or refusal(ModelError, read_model, content), what
         count += 1
     assert count >= 10
@@ -257,7 +261,7 @@ def test_a_later_version_says_so(saved: Case, tmp_path: Path) -> None:
 
 
 def test_the_claims_of_an_array_are_not_believed(saved: Case, tmp_path: Path) -> None:
-    """A header claims more than the file has."""
+    """Check that an array is refused if its header claims more numbers than the file has."""
     _, about, arrays = saved
     header = io.BytesIO()
     shape = arrays["master0"].shape

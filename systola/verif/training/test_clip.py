@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients that are cut off: bytes of all back ends, and norms against Keras's formula."""
+"""Tests of clipped gradients: bytes of all back ends, and norms against Keras's formula."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def test_values_of_the_golden_model(name: str, optimizer: Optimizer, cores: int)
 
 @pytest.mark.parametrize("bits", [-2, 0, 3, 6])
 def test_values_are_cut_off(bits: int) -> None:
-    """A gradient, as in Keras, counts for no more than `clipvalue` in a step of a weight.
+    """Check that `clipvalue` limits the gradient of each weight in a step, as in Keras.
 
-    The value is the power of two that lies `bits` below the largest gradient.
+    `clipvalue` is the power of two that lies `bits` below the largest gradient.
     """
     rng = np.random.default_rng(random_seed())
     x, y = rng.normal(size=(24, 13)), rng.integers(0, 3, 24)
@@ -84,9 +84,11 @@ def test_values_are_cut_off(bits: int) -> None:
 
 @pytest.mark.parametrize("bits", [-2, 1, 4, 9])
 def test_values_of_moments_are_cut_off(bits: int) -> None:
-    """A first moment is a tenth of its gradient, or of the value; 11 bits of the value are kept.
+    """Check that `clipvalue` limits the first moments of Adam.
 
-    The value is the power of two that lies `bits` below the largest gradient.
+    A first moment is a tenth of its gradient, or of `clipvalue` if the gradient is larger. 11 bits
+    of `clipvalue` are kept. `clipvalue` is the power of two that lies `bits` below the largest
+    gradient.
     """
     rng = np.random.default_rng(random_seed())
     x, y = rng.normal(size=(24, 13)), rng.integers(0, 3, 24)
@@ -101,7 +103,10 @@ def test_values_of_moments_are_cut_off(bits: int) -> None:
 
 
 def test_random_rounding_is_cut_off() -> None:
-    """On the golden model steps at the limit are the same, rounded to nearest or at random."""
+    """Check that steps at the limit are the same, whether rounded to nearest or at random.
+
+    The test runs on the golden model.
+    """
     x, y = np.ones((8, 13)), np.zeros(8, int)
     moved: list[Any] = []
     for rounding in ("nearest", "stochastic"):
@@ -114,7 +119,7 @@ def test_random_rounding_is_cut_off() -> None:
 
 
 def moments_after(optimizer: Adam, x: Any, y: Any) -> State:
-    """Train one step, and return the state after it."""
+    """Train one step with an optimiser, and return the model's state after it."""
     model = Sequential(LAYERS)
     model.compile(optimizer, preset=MACHINE, backend="fast", seed=SEED)
     model.train_on_batch(x, y)
@@ -122,19 +127,23 @@ def moments_after(optimizer: Adam, x: Any, y: Any) -> State:
 
 
 def first_moments(state: State) -> list[Any]:
-    """Return the first moments of a state, for each tensor."""
+    """Return the first moments in a model's state, an array for each tensor of weights."""
     assert state.moments
     pairs = zip(state.moments.first, state.moments.scales, strict=True)
     return [codes / scales.first.unit for codes, scales in pairs]
 
 
 def norms(state: State) -> list[float]:
-    """Return the norms of the first moments of a state, for each tensor."""
+    """Return the norm of the first moments of each tensor of weights in a model's state."""
     return [float(np.linalg.norm(each)) for each in first_moments(state)]
 
 
 def expected(clip: float | None, together: bool, found: Sequence[float]) -> list[float]:
-    """Return the norms of a tenth of the gradients that are left, as Keras's formula has them."""
+    """Return the norms of first moments after clipping, by Keras's formula.
+
+    `found` has the norms of the gradients before. A first moment is a tenth of a clipped gradient.
+    With `together` all gradients share one norm.
+    """
     whole = [float(np.linalg.norm(found))] * len(found) if together else found
     return [
         0.1 * norm * (clip / max(all_, clip) if clip else 1.0)
@@ -146,7 +155,7 @@ def expected(clip: float | None, together: bool, found: Sequence[float]) -> list
 def test_norms_are_those_of_the_formula(scale: float) -> None:
     """Check clipped gradients against Keras's formula for the gradients of the same step.
 
-    Samples that are small have small gradients of the first kernel.
+    With small samples the gradients of the first kernel are small.
     """
     rng = np.random.default_rng(random_seed())
     x, y = scale * rng.normal(size=(24, 13)), rng.integers(0, 3, 24)
@@ -159,7 +168,8 @@ def test_norms_are_those_of_the_formula(scale: float) -> None:
         ):
             left = norms(moments_after(optimizer, x, y))
             # The largest moment of a tensor has 14 bits at least, so a moment is off by 2^-15 of it
-            # at most. A norm of fewer than 400 moments is off by 20 times as much, here and there.
+            # at most. A norm of fewer than 400 moments is off by 20 times as much, in `left` and in
+            # `found`.
             assert left == pytest.approx(expected(clip, together, found), rel=40 * 2.0**-15)
 
 

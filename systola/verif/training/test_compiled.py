@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trained networks compile like any other: a compiled network predicts the same as the model."""
+"""Tests that a compiled network predicts the same as the trained model that it comes from."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from systola.verif.training.test_training import compiled
 
 
 def saved(path: Path, *layers: Any, optimizer: SGD | None = None, epochs: int = 2) -> Sequential:
-    """Return a network trained on some of the digits, and saved as `path`."""
+    """Train a network on some of the digits, save it as `path`, and return it."""
     model = compiled(layers, optimizer or SGD(0.2, 0.9))
     x = X[:200].reshape(-1, *layers[0].shape) if isinstance(layers[0], Input) else X[:200]
     if epochs:
@@ -118,7 +118,10 @@ def test_convolutions(preset: str, tmp_path: Path) -> None:
     ],
 )
 def test_sequences(name: str, preset: str, batch: int, backend: str, tmp_path: Path) -> None:
-    """Weights and samples are so large and many that any other rounding shows."""
+    """Check that compiled LSTMs and GRUs predict the same bytes as the trained model.
+
+    The weights are so large and the samples so many that any other rounding would show.
+    """
     (x, y), _, loss = samples(name, 200, random_seed() % 1000)
     model = compiled(NETWORKS[name], SGD(0.1), loss=loss)
     model.predict(x[:8])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions and poolings: gradients and losses against float32, and mistakes."""
+"""Tests of convolutions and poolings: gradients and losses against float32, and wrong arguments."""
 
 from __future__ import annotations
 
@@ -57,12 +57,15 @@ NETWORKS: dict[str, list[Layer]] = {
     ],
 }
 FARTHEST = {"depthwise": 0.3}
-"""Bounds of single networks: in one data set a depthwise bias moves by 0.71 of its float32 step."""
+"""Bounds of networks that differ more from float32 than others, as a share of a step.
+
+In one data set a depthwise bias moves by 0.71 of its float32 step.
+"""
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_steps_move_weights_as_in_float32(name: str, data_set: int) -> None:
-    """Steps of several networks, taken together, move weights as float32 does.
+    """Check that the steps of several networks, taken together, move weights as in float32.
 
     A single network may differ more: much depends on which of two nearly equal pixels is larger.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results in docs/training.md are the results of a training now."""
+"""Tests that training gives the results in docs/training.md, close to training in float32."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ def test_stored_curves(number: int) -> None:
         train(task, FAST, say=False)["epochs"], stored["epochs"], strict=True
     ):
         for name, value in expected.items():
-            # float32 depends on the order in which a library adds.
+            # Results in float32 depend on the order in which the numerical library adds.
             tolerance = 1e-2 if name.startswith("float") else 1e-5
             assert found[name] == pytest.approx(value, abs=tolerance)
 
 
 @pytest.mark.parametrize("result", LONG, ids=lambda result: result["name"])
 def test_long_trainings_are_close_to_float32(result: dict[str, Any]) -> None:
-    """The first tutorial is within 5 % of each epoch's loss; 200 epochs are within 0.02 of it.
+    """Check that the stored results of long trainings are close to results in float32.
 
-    The second tutorial ends at most one point below float32's accuracy on test texts.
+    Each epoch's loss in the first tutorial is within 5 %. Each loss in 200 epochs is within 0.02.
+    The second tutorial ends at most a point below float32's accuracy on test texts.
     """
     if "LSTM" in result["name"]:
         last = result["epochs"][-1]
@@ -49,16 +50,20 @@ def test_long_trainings_are_close_to_float32(result: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("number", range(len(RESULTS)))
 def test_they_are_close_to_float32(number: int) -> None:
-    """With moments a step is a power of two away from the step of float32, see moments.py."""
+    """Check that the stored results of all tasks are close to results in float32.
+
+    With moments, a step differs from the step in float32 by up to the rounding to a power of two
+    (see moments.py).
+    """
     task = tasks()[number]
     moments = task.optimizer.decays is not None
     normalized = "BatchNormalization" in task.name
-    # Two LSTMs learn all at once: where the loss falls fast, a part of an epoch shows.
+    # Two LSTMs learn suddenly. Where the loss falls fast, a delay of a part of an epoch shows.
     most = 0.07 if "two LSTM" in task.name else 0.05 if moments or normalized else 0.02
     if "convolutions with" in task.name:
-        most = 0.12  # eight bits lose the mean of a gradient that few pixels have
-    # With branches half of the first epoch's samples are near the edge of two classes: 15 of 1,437
-    # fall to another side, where the loss is the same.
+        most = 0.12  # 8-bit codes lose the mean of a gradient that few pixels have
+    # With branches, half of the first epoch's samples are near the edge between two classes. 15 of
+    # 1,437 get another class than in float32, with the same loss.
     far = any(part in task.name for part in ("Add and", "convolutions with"))
     apart = 0.0125 if far else 0.0075 if moments else 0.005
     for epoch in RESULTS[number]["epochs"]:

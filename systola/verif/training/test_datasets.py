@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data sets: Keras's files as Keras reads them, strangers' files, and data that is made up."""
+"""Tests of data sets: Keras's files, files from strangers, and data that is made up."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DIGITS = np.array([3, 1, 4, 1, 5], np.uint8)
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of Keras's files, which is empty."""
+    """Return an empty folder in place of the folder in which Keras keeps its files."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     monkeypatch.delenv("SYSTOLA_DATASET_SAMPLES", raising=False)
     folder = tmp_path / "datasets"
@@ -52,7 +52,7 @@ def write_images(path: Path, **changed: Any) -> None:
 @pytest.mark.parametrize(
     ("how", "train", "y_train", "test", "y_test"),
     [
-        (  # the largest word, 43, is left out, too
+        (  # by default the largest word, 43, is left out, too
             {},
             [[1, 10, 11], [1, 33, 4, 5, 7], [1, 4, 8, 6], [1, 5]],
             [0, 1, 0, 1],
@@ -99,8 +99,11 @@ def write_images(path: Path, **changed: Any) -> None:
 def test_reviews(
     how: Any, train: Any, y_train: Any, test: Any, y_test: Any, home: Path, capsys: Any
 ) -> None:
-    """Keras's arguments, for reviews in the orders 3, 2, 0, 1 and 1, 0, 2 (seed 0: 2, 3, 1, 0 and
-    0, 2, 1)."""
+    """Check the arguments of Keras's imdb.load_data for reviews in a file.
+
+    They are shuffled into the orders 3, 2, 0, 1 and 1, 0, 2; with seed 0 into 2, 3, 1, 0 and 0, 2,
+    1.
+    """
     write_reviews(home / "imdb.npz")
     (x, y), (more_x, more_y) = imdb.load_data(**how)
     assert x.dtype == more_x.dtype == object
@@ -111,7 +114,10 @@ def test_reviews(
 
 
 def test_reviews_of_an_old_file(home: Path) -> None:
-    """Keras's own file is of an old numpy: pickles of protocol 2, which write bytes as a call."""
+    """Check reviews in a file from an old version of numpy, as Keras's own file is.
+
+    Its pickles have protocol 2, which writes bytes as a call of a function.
+    """
     arrays = {"x_train": objects(TRAIN), "x_test": objects(TEST)}
     write_reviews(home / "new.npz")
     with zipfile.ZipFile(home / "old.npz", "w") as file:
@@ -133,7 +139,7 @@ def test_reviews_of_an_old_file(home: Path) -> None:
 
 
 class Program:
-    """An object that makes a folder when a pickle of it is read."""
+    """An object with a pickle that makes a folder when it is read, as a hostile program might."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -179,7 +185,7 @@ def test_wrong_reviews(changed: Any, says: str, home: Path) -> None:
 
 
 def test_damaged_reviews(home: Path) -> None:
-    """With any byte of a pickle changed, loading gives other words or raises TrainingError."""
+    """Check reviews with any byte changed: loading gives other words or raises TrainingError."""
     whole = io.BytesIO()
     np.savez(whole, x_train=objects(TRAIN), y_train=Y_TRAIN, x_test=objects(TEST), y_test=Y_TEST)
     with zipfile.ZipFile(whole) as file:
@@ -233,7 +239,10 @@ def test_images(home: Path, capsys: Any) -> None:
 def test_a_path_of_ones_own(
     name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A path may be absolute; without KERAS_HOME files are in the user's own folder."""
+    """Check a file given by its absolute path, and a file in the user's own folder.
+
+    The user's folder is taken if KERAS_HOME is not set.
+    """
     monkeypatch.delenv("KERAS_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     folder = tmp_path if name else tmp_path / ".keras" / "datasets"
@@ -276,7 +285,10 @@ def test_wrong_limits(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_limit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A limit leaves the first samples of files, and of reviews the first ones after shuffling."""
+    """Check that SYSTOLA_DATASET_SAMPLES limits the data to the first samples.
+
+    Reviews are shuffled before.
+    """
     monkeypatch.setenv("SYSTOLA_DATASET_SAMPLES", "2")
     write_images(home / "mnist.npz")
     write_reviews(home / "imdb.npz")
@@ -301,14 +313,17 @@ def test_images_that_are_made_up(
     monkeypatch.setenv("SYSTOLA_DATASET_SAMPLES", "7")
     (again, labels), _ = mnist.load_data()
     assert np.array_equal(again, x[:7]) and np.array_equal(labels, y[:7])
-    # The mean of each digit is closer to its test images than the means of the others, mostly.
+    # Mostly, a test image is closer to the mean of its own digit than to the means of other digits.
     means = np.array([x[y == digit].mean(axis=0).ravel() for digit in range(10)])
     distances = ((x_test.reshape(-1, 1, 784) - means) ** 2).sum(axis=2)
     assert (distances.argmin(axis=1) == y_test).mean() > 0.6
 
 
 def praise_of(words: list[int], *, in_order: bool) -> int:
-    """Return how many words praise more than blame, by the rules of the docstring."""
+    """Return how many more words of a made-up review praise than blame.
+
+    With `in_order` word 4 reverses the meaning of the next such word.
+    """
     found, turned = 0, False
     for word in words:
         if word == 4:
@@ -334,7 +349,7 @@ def test_reviews_that_are_made_up(
     assert 165 <= np.median(lengths) <= 185
     words = np.concatenate(x)
     assert words.min() == 1 and 80_000 < words.max() <= 88_584
-    for n in (1, 2, 10):  # more than 400,000 words: far more than the deviation of such a fraction
+    for n in (1, 2, 10):  # in over 400,000 words, a word's share varies by far less
         assert (words == n).mean() == pytest.approx(np.log(1 + 1 / n) / np.log(88_585), rel=0.05)
     assert x[0] != x_test[0]
     (again, _), _ = imdb.load_data(**how)
@@ -384,7 +399,7 @@ def test_padding(how: Any, expected: Any) -> None:
 
 
 def test_padding_of_rows() -> None:
-    """Items may be arrays; without sequences there are no columns."""
+    """Check padding of sequences of arrays; without sequences there are no columns."""
     found = pad_sequences([[[1, 2]], [], [[3, 4], [5, 6]]], dtype="float32")
     assert found.tolist() == [[[0, 0], [1, 2]], [[0, 0], [0, 0]], [[3, 4], [5, 6]]]
     assert pad_sequences([]).shape == (0, 0)
@@ -400,7 +415,7 @@ def test_padding_of_rows() -> None:
         lambda: pad_sequences(LISTS, padding="left"),
         lambda: pad_sequences(LISTS, truncating=None),
         lambda: pad_sequences(LISTS, dtype="int3"),
-        lambda: pad_sequences(LISTS, dtype="a"),  # deprecated by NumPy
+        lambda: pad_sequences(LISTS, dtype="a"),  # a type that NumPy has deprecated
         lambda: pad_sequences(LISTS, value="none"),
         lambda: pad_sequences(["ab", "c"]),
         lambda: pad_sequences([[1 << 40]]),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weight decay: the bytes of both back ends, the decay of a weight, files, and mistakes."""
+"""Tests of weight decay: bytes of both back ends, its size, files, and wrong arguments."""
 
 from __future__ import annotations
 
@@ -67,7 +67,10 @@ def test_bytes_of_the_golden_model(words: bool, optimizer: SGD | AdamW, cores: i
 
 @pytest.mark.parametrize("make", [SGD, AdamW, RMSprop])
 def test_weights_without_gradients_decay_as_in_real_numbers(make: Any) -> None:
-    """Inputs of zero leave kernels without gradients: only the decay moves them."""
+    """Check that weights without gradients decay as in real numbers.
+
+    Inputs of zero leave a kernel without gradients, so only the decay moves it.
+    """
     rate, decay, steps = 0.05, 0.1, 20 * DECAY_STEPS
     layers, how = [Input((8,)), Dense(9)], {"loss": "mse", "metrics": [], "backend": "fast"}
     model = compiled(layers, make(rate, weight_decay=decay), **how)
@@ -76,14 +79,14 @@ def test_weights_without_gradients_decay_as_in_real_numbers(make: Any) -> None:
         model.train_on_batch(np.zeros((1, 8)), np.zeros((1, 9)))
     found, expected = model.get_weights()[0], kernel * (1 - rate * decay) ** steps
     unit = 2.0 ** -model.state().bits[0]
-    # Each of the 20 roundings is off by less than a unit, and their offsets are even.
+    # Each of the 20 roundings is off by less than a unit, and their offsets are spread evenly.
     assert np.abs(found - expected).max() < 3 * unit
     assert np.abs(found - expected).mean() < unit
     assert np.abs(expected - kernel).max() > 1000 * unit
 
 
 def test_offsets() -> None:
-    """Small decays arrive on average, and a code of zero stays zero."""
+    """Check that very small decays arrive on average, and that a code of zero stays zero."""
     entries = [decay_entry(1e-3, 2.0**-8, DECAY_STEPS * n) for n in range(1, 1 << 12)]
     part = 1 - (1 - 1e-3 / 256) ** DECAY_STEPS
     for code in (0, 1, -1, 100, -3000, 16000):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses and gradients at the ends of their codes and beyond, against exact arithmetic.
+"""Tests of losses and gradients at the ends of their codes and beyond, against exact arithmetic.
 
-A network of one Dense layer gets samples with a single one, so each row of its kernel is the logits
-of a sample. Logits beyond 32 stay at the end of their code; softmax takes those beyond 31.75 as
-31.75. A loss of 16 or more stays at the end of its code; so does each unit in BINARY.
+A network of one Dense layer gets samples in which a single number is 1. So each row of its kernel
+has the logits of a sample. Logits beyond 32 stay at the end of their code. Softmax takes logits
+beyond 31.75 as 31.75. A loss of 16 or more stays at the end of its code, in BINARY also the loss of
+each unit.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ ROWS = np.array(
         [-40, 40, 40, -40, -40, -40, -40, -40, -40, -40],
     ]
 )
-"""Logits of the samples, at the ends of the codes and beyond."""
+"""Logits of the test's samples, at the ends of their codes and beyond."""
 
 
 def network(rows: NDArray[Any], loss: str) -> tuple[Sequential, NDArray[np.float64]]:
-    """Make the network with these logits, and the samples that give them."""
+    """Make a network that has `rows` as its logits, and the samples that lead to them."""
     samples = np.eye(len(rows))
     model = Sequential([Input((len(rows),)), Dense(rows.shape[1])])
     model.compile(SGD(1.0), loss, preset="8x8-training", backend="iss")
@@ -46,7 +47,7 @@ def network(rows: NDArray[Any], loss: str) -> tuple[Sequential, NDArray[np.float
 
 
 def exact_losses(logits: NDArray[np.float64], targets: NDArray[np.float64], loss: str) -> Any:
-    """Calculate the loss of each sample and its gradient for each logit, in float64."""
+    """Calculate the loss of each sample, and its gradient for each logit, in float64."""
     if loss == SOFTMAX:
         z = np.minimum(logits, MOST_SOFTMAX)
         logs = z - np.logaddexp.reduce(z, axis=1, keepdims=True)
@@ -73,27 +74,30 @@ def test_binary(label: int) -> None:
 
 
 def test_mean_squares() -> None:
-    """Errors up to the end of the code of a target; beyond it, see docs/training.md."""
+    """Check squared errors up to the end of the code of a target.
+
+    Larger targets are the subject of docs/training.md.
+    """
     rows = np.array([[0.5, -0.5, 3.75, -3.75], [5, -5, 0, 0.25]])
     targets = np.array([[0.25, -0.25, 1, -1], [2, -2, 3, 3]])
     check(rows, targets, targets, "mse")
 
 
 def check(rows: NDArray[Any], labels: Any, targets: NDArray[Any], loss: str) -> None:
-    """Compare the loss of each sample, and the gradients of all samples, with exact arithmetic."""
+    """Compare the losses and gradients of a network with given logits to exact arithmetic."""
     model, samples = network(rows, loss)
     model.fit(samples, labels, epochs=0, batch_size=1, verbose=0)
     logits = np.clip(model.predict(samples).astype(float), -32, END)
     losses, gradients = exact_losses(logits, np.asarray(targets, float), loss)
-    # In a BINARY loss the share of each unit is rounded, to half a step.
+    # In a BINARY loss the share of each unit is rounded, by up to half a step.
     tolerance = (1 + UNITS / 2 * (loss == BINARY)) * LOSS_STEP
     for number, expected in enumerate(losses):
         found = model.evaluate(samples[number : number + 1], labels[number : number + 1])
         assert found == pytest.approx(min(expected, MOST_LOSS), abs=tolerance), number
         assert found >= -LOSS_STEP
 
-    # With this rate a step moves each weight by its sample's gradient. The largest gradient has
-    # 7 bits, and a weight of up to 40 has 8 bits below one.
+    # With this rate a step moves each weight by its sample's gradient. The largest gradient has 7
+    # bits, and a weight of up to 40 has 8 fraction bits.
     before = model.get_weights()[0]
     model.compile(SGD(len(rows)), loss, preset="8x8-training", backend="iss")
     model.fit(samples, labels, batch_size=len(rows), verbose=0)

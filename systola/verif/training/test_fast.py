@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Back end "fast": it has every byte of the golden model, which runs programs instead."""
+"""Tests that back end "fast" learns the same bytes as the golden model, which runs programs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MACHINE = "8x8-training"
 
 @dataclass(frozen=True)
 class Case:
-    """A network and a batch size, which leaves a smaller batch at the end of an epoch."""
+    """A network with its loss and a batch size, which leaves a smaller batch at an epoch's end."""
 
     layers: Callable[[], Sequence[Any]]
     loss: str
@@ -161,7 +161,7 @@ CASES = {
 
 
 RARE = ("curves", "no biases", "means", "shared pixels", "rows", "two LSTMs", "depthwise")
-"""Networks of layers that networks drawn at random have, too."""
+"""Names of networks with layers that random networks have, too, in other tests."""
 
 
 def samples(layers: Sequence[Any], loss: str, count: int = SAMPLES) -> tuple[Any, Any]:
@@ -178,7 +178,7 @@ def samples(layers: Sequence[Any], loss: str, count: int = SAMPLES) -> tuple[Any
 
 
 def trained(case: Case, optimizer: Optimizer, data: tuple[Any, Any], **how: Any) -> list[Any]:
-    """Train for two epochs: losses, bytes of the state, and predictions."""
+    """Train for two epochs; return the losses, the bytes of the state, and predictions."""
     model = Sequential(case.layers())
     model.compile(optimizer, loss=case.loss, metrics=["accuracy"], seed=3, **how)
     kept = data[0][:9], data[1][:9]
@@ -191,8 +191,9 @@ def trained(case: Case, optimizer: Optimizer, data: tuple[Any, Any], **how: Any)
 
 
 def turns() -> list[Any]:
-    """Return each network with each optimiser. Half of these tests are quick, but none with a
-    network of `RARE`.
+    """Return the tests: each network with each momentum.
+
+    Half of these tests are quick, but none with a network of `RARE`.
     """
     found: list[Any] = []
     for number, name in enumerate(CASES):
@@ -225,7 +226,10 @@ def test_bytes_of_the_golden_model(name: str, momentum: float) -> None:
     ],
 )
 def test_moments_of_the_golden_model(name: str, optimizer: Optimizer) -> None:
-    """There are enough epochs for codes to be looked at, halved and doubled."""
+    """Check that Adam and RMSprop learn the same bytes on the golden model and back end "fast".
+
+    There are enough epochs for the moments' codes to be looked at, halved and doubled.
+    """
     case = CASES[name]
     data = samples(case.layers(), case.loss)
     golden, fast = (
@@ -243,7 +247,10 @@ def test_moments_of_the_golden_model(name: str, optimizer: Optimizer) -> None:
     ],
 )
 def test_more_rows_than_are_updated_together(layers: list[Any]) -> None:
-    """A Dense multiplies the rows in parts, a Conv2D updates them in parts after its products."""
+    """Check layers that have more rows of weights than are updated together.
+
+    A Dense multiplies these rows in parts, a Conv2D updates them in parts after its products.
+    """
     case = Case(lambda: layers, CLASSES, 16)
     data = samples(layers, CLASSES, 32)
     golden, fast = (
@@ -256,7 +263,10 @@ def test_more_rows_than_are_updated_together(layers: list[Any]) -> None:
     ("target", "weight"), [(1.0, 2.0**-30), thorough(0.0, 1.0), thorough(31.0, 2.0**30)]
 )
 def test_first_gradients_of_any_size(target: float, weight: float) -> None:
-    """A first step is looked at more than once if its gradients are far from the expected size."""
+    """Check first gradients that are far from the expected size.
+
+    Then the first step is looked at more than once.
+    """
     x, y = np.full((8, 13), 2.0**-6), np.full((8, 3), target)
     left: list[Any] = []
     for backend in ("iss", "fast"):
@@ -274,7 +284,10 @@ def test_first_gradients_of_any_size(target: float, weight: float) -> None:
 
 @pytest.mark.parametrize("rate", [8.0, thorough(2.0**-20)])
 def test_masters_that_grow_and_that_stay(rate: float) -> None:
-    """A high rate uses up the room of masters, which are halved; with a low one nothing moves."""
+    """Check learning rates that are very high or very low.
+
+    A high rate uses up the room of the masters, which are halved. With a low rate nothing moves.
+    """
     case = CASES["dense"]
     data = samples(case.layers(), case.loss)
     golden, fast = (
@@ -286,7 +299,10 @@ def test_masters_that_grow_and_that_stay(rate: float) -> None:
 
 @pytest.mark.parametrize("name", ["words", thorough("pooled")])
 def test_arrays_of_any_size_learn_the_same(name: str) -> None:
-    """There is no dropout, and batches leave blocks of samples that are not full."""
+    """Check that arrays of several sizes learn the same bytes, without dropout.
+
+    The batches leave blocks of samples that are not full.
+    """
     case = CASES[name]
     layers = [each for each in case.layers() if not isinstance(each, Dropout)]
     plain = Case(lambda: layers, case.loss, 13)
@@ -300,8 +316,9 @@ def test_arrays_of_any_size_learn_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["sequences", "pooled"])
 def test_rows_without_samples(name: str) -> None:
-    """Rows without a sample get units from the biases alone, larger than the units of any sample.
-    They are not measured.
+    """Check that rows of a block without a sample do not count when units are measured.
+
+    The biases alone make units of such rows, larger than the units of any sample.
     """
     case = CASES[name]
     layers = [each for each in case.layers() if not isinstance(each, Dropout)]
@@ -341,7 +358,10 @@ def test_rows_without_samples(name: str) -> None:
     ],
 )
 def test_a_batch_that_is_shared(name: str, cores: int, optimizer: Optimizer) -> None:
-    """Batches of 20 are two blocks and a half: cores have shares of several sizes, or none."""
+    """Check a batch that several cores share.
+
+    Batches of 20 are two blocks and a half, so shares have several sizes, or none.
+    """
     found = CASES[name]
     case = Case(found.layers, found.loss, 20)
     data = samples(case.layers(), case.loss)
@@ -350,12 +370,15 @@ def test_a_batch_that_is_shared(name: str, cores: int, optimizer: Optimizer) -> 
 
 
 def test_a_batch_that_fits_no_machine() -> None:
-    """Tutorials have such networks: 15,000 words, of which a text has 250."""
+    """Check that back end "fast" trains a network that fits no machine, as a tutorial has it.
+
+    It has 15,000 words, and a text has 250 of them.
+    """
     layers = [Input((250,)), Embedding(15000, 32), LSTM(100), Dense(1, "sigmoid")]
     model = Sequential(layers)
     model.compile(SGD(0.1), loss=BINARY, preset="base-training", backend="fast")
     x, y = samples(layers, BINARY, 64)
-    # With one label for all, the bias alone takes a fortieth off the loss: 0.1 times 0.5 squared.
+    # All labels are 1. The bias alone takes a fortieth off the loss: 0.1 times 0.5 squared.
     losses = model.fit(x, np.ones_like(y), batch_size=64, epochs=2, verbose=0).history["loss"]
     assert losses[1] < losses[0] - 0.02
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GRU: bytes on all back ends, gradients, losses against float32, Keras's weights, mistakes."""
+"""Tests of GRUs: bytes of all back ends, gradients, losses, Keras's weights, wrong arguments."""
 
 from __future__ import annotations
 
@@ -89,7 +89,10 @@ def test_bytes_of_the_golden_model(name: str, optimizer: Optimizer) -> None:
     ],
 )
 def test_turns_and_cores(name: str, lines: int, accumulators: int, cores: int) -> None:
-    """A machine with little room takes a batch in turns, and several cores share it."""
+    """Check a GRU on machines with little room, and on several cores.
+
+    A machine with little room takes a batch in turns, that is in parts, and the cores share it.
+    """
     case = CASES[name]
     layers = [each for each in case.layers() if not isinstance(each, Dropout)]
     case = Case(lambda: layers, case.loss, 26)
@@ -120,7 +123,10 @@ def given_weights(model: Sequential, seed: int, size: float = 0.8) -> list[NDArr
 
 
 def test_predictions_are_those_of_onnx_runtime() -> None:
-    """Keras's reset_after is linear_before_reset of ONNX, with weights in the same order."""
+    """Check the predictions of a GRU against ONNX Runtime.
+
+    Keras's reset_after is linear_before_reset in ONNX, with weights in the same order.
+    """
     steps, inputs, units, seed = 7, 4, 9, random_seed()
     model = compiled([Input((steps, inputs)), GRU(units), Dense(3)], loss=CLASSES, seed=1)
     given = given_weights(model, seed)
@@ -152,8 +158,11 @@ def test_predictions_are_those_of_onnx_runtime() -> None:
 
 
 def test_gradients_beside_float64() -> None:
-    """One step moves each weight as differences of the loss in float64, except for eight bits."""
-    # A smaller rate gives steps of few units of a master, so rounding counts more than the gradient.
+    """Check that a step moves each weight by its gradient, with the exactness of eight bits.
+
+    The exact gradient is tested with differences of the loss in float64.
+    """
+    # With a smaller rate a step has few units of a master, so rounding would count most.
     layers, rate = [Input((5, 4)), GRU(9), Dense(3)], 2.0
     model = Sequential(layers)
     model.compile(SGD(rate), loss=CLASSES, preset="8x8-training", backend="fast")
@@ -191,7 +200,7 @@ def test_gradients_beside_float64() -> None:
 
 @pytest.mark.parametrize("name", [thorough("words"), thorough("two")])
 def test_losses_are_those_of_float32(name: str, data_set: int) -> None:
-    """A mean over words that are good or bad is learnt as fast as in float32."""
+    """Check that a GRU learns as fast as in float32 whether a text has more good words than bad."""
     layers, rng = CASES[name].layers(), np.random.default_rng(data_set)
     x = rng.integers(0, 20, (96, 6))
     y = (x < 10).sum(axis=1) > 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of any range are taken whole, whichever samples the network has seen before."""
+"""Tests that samples of any range are taken whole, whichever samples the network saw before."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TARGETS = np.zeros((4, 4))
 
 
 def test_predict_takes_each_range() -> None:
-    """The network puts out its inputs."""
+    """Check predictions of a network that returns its inputs, for small and large samples."""
     model = compiled()
     for samples in (SMALL, LARGE, SMALL):
         assert np.array_equal(model.predict(samples), samples)
@@ -36,7 +36,10 @@ def test_a_prediction_before_it_changes_no_training() -> None:
 
 
 def test_later_samples_of_fit_and_evaluate_are_not_cut_off() -> None:
-    """The mean square of errors 5, 0, 0 and 0 in four outputs is 6.25."""
+    """Check that large samples are not cut off in fit() and evaluate() after small samples.
+
+    The mean square of errors 5, 0, 0 and 0 in four outputs is 6.25.
+    """
     model = compiled()
     model.fit(SMALL, TARGETS, epochs=0, verbose=0)
     assert model.evaluate(LARGE / 4, TARGETS) == 6.25

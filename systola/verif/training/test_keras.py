@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keras models are taken as they are. The tests use stand-ins with a Keras model's layers and
-weights.
+"""Tests that Keras models are taken as they are.
+
+Instead of Keras, the tests use stand-ins with the layers and weights of a Keras model.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from systola.verif.training.data import digits
 
 
 def linear() -> None:
-    """Stand for an activation of Keras, which is a function."""
+    """Stand in for an activation of Keras, which is a function with a name."""
 
 
 def relu() -> None: ...
@@ -27,7 +28,7 @@ def softmax() -> None: ...
 
 
 class KerasModel:
-    """A stand-in for a Keras model of these layers, with random weights for each Dense."""
+    """A stand-in for a Keras model with given layers; each Dense has random weights."""
 
     def __init__(self, *layers: Any, shape: tuple[int | None, ...] = (None, 8, 8)) -> None:
         self.layers = layers
@@ -48,11 +49,11 @@ class KerasModel:
 
 
 class Sequential(KerasModel):
-    """A stand-in for Keras's Sequential model of these layers."""
+    """A stand-in for Keras's Sequential model with given layers."""
 
 
 class Layer(SimpleNamespace):
-    """A stand-in for any layer: its settings are attributes, and get_config() has them all."""
+    """A stand-in for any layer of Keras: get_config() returns its attributes as settings."""
 
     def get_config(self) -> dict[str, Any]:
         return vars(self)
@@ -76,7 +77,7 @@ def dense(units: int, activation: Any = linear, use_bias: bool = True, **about: 
 
 
 class Functional(KerasModel):
-    """A stand-in for a functional model of layers that have a source and a result."""
+    """A stand-in for Keras's functional model, with layers that have an input and an output."""
 
     def __init__(self, *layers: Any, outputs: Several[Any], inputs: Any = "x") -> None:
         super().__init__(*layers, shape=(None, 6))
@@ -84,7 +85,7 @@ class Functional(KerasModel):
 
 
 TWICE = dense(6)
-"""Layer that is used twice. Keras has no input and output of such a layer."""
+"""A layer that a model uses twice. For such a layer Keras has no input and no output."""
 
 
 X = layer("InputLayer", input=[], output="x")
@@ -201,7 +202,7 @@ def test_functional() -> None:
 
 
 def test_branches() -> None:
-    """The weights are in the order of Keras's layers."""
+    """Check a Keras model with branches: its weights stay in the order of Keras's layers."""
     layers = [
         *(dense(6, relu, input="x", output="a"), dense(6, input="a", output="b")),
         *(layer("Add", input=["a", "b"], output="c"), dense(3, input="x", output="d")),
@@ -242,7 +243,7 @@ def test_words_there_and_back() -> None:
     for found, expected in zip(given.get_weights(), model.get_weights(), strict=True):
         assert np.array_equal(found, expected)
     assert not np.allclose(given.get_weights()[0][:8], before[0][:8], atol=2.0**-10)
-    # A word that was never read keeps its row.
+    # The row of a word that never occurs keeps its values.
     assert np.allclose(given.get_weights()[0][8], before[0][8], atol=2.0**-14)
 
 

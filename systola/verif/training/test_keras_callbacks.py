@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keras's callbacks and learning-rate schedules.
+"""Tests of Keras's callbacks and learning-rate schedules.
 
 The expected stops, rates and values were computed by Keras 3.15 from the same logs and steps.
 """
@@ -53,8 +53,7 @@ def fitted(model: Any, epochs: int, *callbacks: Any, **how: Any) -> dict[str, li
 
 
 class Given(Callback):
-    """A callback that replaces the loss of each epoch by a given loss, before other callbacks see
-    it."""
+    """A callback that replaces the loss of each epoch in the logs of later callbacks."""
 
     def __init__(self, losses: list[float]) -> None:
         self._losses = losses
@@ -86,7 +85,10 @@ def test_early_stopping(options: dict[str, Any], epochs: int, best: int) -> None
 
 
 def test_the_best_weights_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every byte is as after the best epoch, and a training that goes on begins there."""
+    """Check that EarlyStopping restores every byte of the best epoch.
+
+    A training that goes on begins there.
+    """
     stopping = EarlyStopping("loss", patience=2, restore_best_weights=True, verbose=1)
     model, expected = compiled(SGD(0.5, 0.9)), compiled(SGD(0.5, 0.9))
     fitted(model, 10, Given(LOSSES), stopping)
@@ -116,20 +118,23 @@ def test_the_best_weights_come_back(tmp_path: Path, capsys: pytest.CaptureFixtur
     ],
 )
 def test_reduce_on_plateau(options: dict[str, Any], rates: list[float]) -> None:
-    """The rate of each epoch stands in its logs."""
+    """Check the learning rate of each epoch, as ReduceLROnPlateau writes it into the logs."""
     history = fitted(compiled(), 10, Given(LOSSES), ReduceLROnPlateau("loss", **options))
     assert history["learning_rate"] == pytest.approx(rates)
 
 
 def test_the_least_rate() -> None:
-    """A reduction ends at the least rate of the machine, and the training goes on."""
+    """Check that a reduction of the rate ends at the machine's least rate, and training goes on."""
     model = compiled()
     fitted(model, 10, Given([1.0] * 10), ReduceLROnPlateau("loss", factor=0.01, patience=1))
     assert model.optimizer.learning_rate == 2.0**-20
 
 
 def test_scheduler_trains_as_parts_do() -> None:
-    """Bytes are equal to a training in parts, between which the user sets the rate."""
+    """Check that LearningRateScheduler gives the bytes of a training in parts.
+
+    Between the parts, the user sets the learning rate.
+    """
     for schedule in (
         lambda epoch, rate: rate if epoch < 2 else rate / 4,
         lambda epoch: 0.5 if epoch < 2 else 0.125 / 4 ** (epoch - 2),
@@ -195,7 +200,7 @@ SCHEDULES: list[tuple[Any, list[float]]] = [
 
 @pytest.mark.parametrize(("schedule", "rates"), SCHEDULES)
 def test_schedules(schedule: Any, rates: list[float], tmp_path: Path) -> None:
-    """Rates at some steps are Keras's; a file keeps the schedule."""
+    """Check a schedule's rates at some steps against Keras, and that a file keeps the schedule."""
     steps = (0, 3, 4, 7, 10, 25)
     assert [schedule(step) for step in steps] == pytest.approx(rates, abs=1e-7)
     model = compiled(SGD(schedule, 0.5))
@@ -208,7 +213,7 @@ def test_schedules(schedule: Any, rates: list[float], tmp_path: Path) -> None:
 
 
 def test_each_step_has_its_rate() -> None:
-    """The bytes are equal to steps that are trained one by one with the rate of each."""
+    """Check that a schedule gives the bytes of steps that are trained one by one at its rates."""
     schedule = ExponentialDecay(0.5, 1, 0.5)
     model, parts = compiled(SGD(schedule)), compiled()
     model.fit(X, Y, batch_size=4, shuffle=False, verbose=0)
@@ -257,7 +262,10 @@ def test_csv(tmp_path: Path) -> None:
 
 
 def test_order_of_calls() -> None:
-    """All calls with their arguments; a callback that stops ends the epoch after its batch."""
+    """Check the order and the arguments of all calls of a callback.
+
+    A callback that stops the training ends the epoch after its batch.
+    """
     calls: list[Any] = []
     names = [name for name in vars(Callback) if name.startswith("on_")]
     model = compiled()
@@ -330,7 +338,7 @@ WRONG: dict[str, Callable[[Path], object]] = {
     "t_mul": lambda path: CosineDecayRestarts(0.1, 4, t_mul=0.5),
     "'decay_steps'": lambda path: ExponentialDecay(0.1),
 }
-"""Wrong arguments, by a part of the line that refuses each."""
+"""Calls with a wrong argument, by a part of the line with which each is refused."""
 
 
 @pytest.mark.parametrize("says", WRONG)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keras models that have been compiled: optimiser, loss and metrics are taken over, or refused.
+"""Tests that settings of compiled Keras models are taken over, or refused.
 
-The settings are those that get_compile_config() of Keras 3.15 returns.
+These are optimiser, loss and metrics, in the form of get_compile_config() of Keras 3.15.
 """
 
 from __future__ import annotations
@@ -116,7 +116,10 @@ def compiled(last: Any = None, **settings: Any) -> Any:
     ],
 )
 def test_taken_over(settings: dict[str, Any], expected: tuple[Any, ...]) -> None:
-    """The network trains as if it had been compiled here, and its weights go back."""
+    """Check that a compiled Keras model trains as if it had been compiled here.
+
+    The learnt weights then go back into the Keras model.
+    """
     given = compiled(**settings)
     model: Any = from_keras(given, **MACHINE)
     assert tuple(model.settings[name] for name in ("optimizer", "loss", "metrics")) == expected

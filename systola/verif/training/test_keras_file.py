@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of Keras that are damaged, and a Keras that is missing, not whole, or at odds with a file.
+"""Tests of damaged .keras files, and of a Keras that is missing or does not fit a file.
 
 Keras itself is not needed: a folder called keras stands for it.
 """
@@ -41,7 +41,7 @@ def archive(members: Mapping[str, bytes]) -> bytes:
 
 @pytest.fixture
 def keras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make an empty Keras that Python imports, a folder called keras, and a file m.keras."""
+    """Make a folder called keras that Python imports as Keras, and a file m.keras."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     for name in [each for each in sys.modules if each.partition(".")[0] == "keras"]:
@@ -76,13 +76,13 @@ def test_whole_files(keras: Path) -> None:
 
 
 def test_damaged_files(keras: Path) -> None:
-    """Keras does not even get a damaged file."""
+    """Check that a damaged .keras file is refused before Keras reads it."""
     (keras / "models.py").write_text("raise AssertionError\n")
     whole = archive(MEMBERS)
     for place in range(0, len(whole), 97):
         Path("m.keras").write_bytes(whole[:place])
         assert "it is no .keras file" in refusal()
-        # Only content after a header of 30 bytes and its name has a checksum.
+        # Only the content of a member has a checksum, not its header of 30 bytes and its name.
         if whole.rfind(b"PK\x03\x04", 0, place + 1) + 50 < place < whole.find(b"PK\x01\x02"):
             flipped = bytearray(whole)
             flipped[place] ^= 1 << place % 8
@@ -100,7 +100,10 @@ def test_damaged_files(keras: Path) -> None:
 
 
 def test_encrypted_files(keras: Path) -> None:
-    """The flag of a password is set in the directory and in the headers."""
+    """Check that an encrypted .keras file is refused.
+
+    The test sets the flag of a password in the file's directory and in its headers.
+    """
     whole = bytearray(archive(MEMBERS))
     for start, flag in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         place = whole.find(start)
@@ -113,9 +116,10 @@ def test_encrypted_files(keras: Path) -> None:
 
 @pytest.mark.parametrize("error", ["ValueError", "KeyError", "TypeError", "OSError"])
 def test_what_keras_cannot_read(keras: Path, error: str) -> None:
-    """Keras cannot read whole files with config and weights that do not fit.
+    """Check the message for a file that Keras cannot read, though it is whole.
 
-    Its reason has an escape sequence.
+    Keras refuses a configuration with weights that do not fit it. Its reason has an escape
+    sequence.
     """
     (keras / "models.py").write_text(
         "def load_model(path, compile, safe_mode):\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names, spellings and defaults of Keras: each works, or is refused in one line."""
+"""Tests that names, spellings and defaults of Keras work, or are refused in one line."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ Model: "sequential"
  Trainable params: 534,833 (1.02 MB)
  Non-trainable params: 0 (0.00 B)
 """
-"""The text of Keras 3.15, except for the bytes: two for each weight, where Keras has four."""
+"""The summary that Keras 3.15 prints for a network, except for the bytes.
+
+A weight has two bytes here, and four in Keras.
+"""
 WORDS = (
     *(Embedding(15000, 32, input_length=250), LSTM(100), Dense(16, "relu"), Dropout(0.1)),
     Dense(1, "sigmoid"),
@@ -76,7 +79,7 @@ def test_summary(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_summary_of_maps(capsys: pytest.CaptureFixture[str]) -> None:
-    """The shapes and counts are Keras's for the same layers."""
+    """Check that a summary has the shapes and counts that Keras prints for the same layers."""
     model = Sequential(name="maps")
     model.add(Conv2D(4, 3, input_shape=(8, 8, 1), name="mine"))
     for layer in (ReLU(), MaxPooling2D(2, strides=2), Flatten(), Dense(10)):
@@ -107,7 +110,7 @@ def test_summary_before_the_shape_is_known(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_summary_without_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal that has only ASCII characters gets a table without lines of Unicode."""
+    """Check that a terminal with only ASCII characters gets a table without Unicode lines."""
     plain = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(plain, encoding="ascii"))
     Sequential(WORDS).summary()
@@ -134,7 +137,7 @@ def test_names_that_work(name: str, value: Any) -> None:
 
 
 def test_metrics_as_keras_counts_them(tmp_path: Path) -> None:
-    """Metrics equal the same formulas in float64, from the outputs of predict()."""
+    """Check metrics against their formulas in float64, from the outputs of predict()."""
     targets = RNG.uniform(-1, 1, (21, 3))
     model = compiled(loss="MSE", metrics=["mse", "mae", "mean_squared_error", "accuracy"])
     found = model.evaluate(X, targets, return_dict=True)
@@ -162,7 +165,7 @@ def test_metrics_of_probabilities() -> None:
 
 
 def test_accuracy_of_one_number() -> None:
-    """Keras asks whether a single output is above a half."""
+    """Check the accuracy of a single output: as in Keras, it counts whether it is above a half."""
     model = compiled(Dense(1, input_shape=(2,)), loss="mse", metrics="accuracy")
     model.set_weights([np.array([[1.0], [0.0]]), np.zeros(1)])
     x = np.array([[0.25, 0], [0.75, 0], [1.0, 0], [0.0, 0]])
@@ -170,7 +173,7 @@ def test_accuracy_of_one_number() -> None:
 
 
 def test_positions() -> None:
-    """Arguments may be given by position, in Keras's order."""
+    """Check that arguments may be given by position, in Keras's order."""
     one, other = compiled(metrics="acc"), compiled(metrics="acc")
     one.fit(X, Y, 8, 2, 0)
     other.fit(X, Y, batch_size=8, epochs=2, verbose=0)
@@ -181,7 +184,10 @@ def test_positions() -> None:
 @pytest.mark.parametrize("cores", [1, 3])
 @pytest.mark.parametrize("count", [1, 6, 21])
 def test_any_number_of_samples(cores: int, count: int) -> None:
-    """Samples may be any number, on cores that do not divide it, with any batch size."""
+    """Check predictions and losses of any number of samples, in batches of any size.
+
+    The cores need not divide the number of samples evenly.
+    """
     model = compiled(seed=2, cores=cores)
     model.fit(X, Y, batch_size=16, verbose=0)
     expected = compiled(seed=2)
@@ -194,8 +200,9 @@ def test_any_number_of_samples(cores: int, count: int) -> None:
 
 
 def test_batches_by_hand(tmp_path: Path) -> None:
-    """Batches that are trained one by one give the bytes and outputs of a call of fit(): units have
-    scales for all batches.
+    """Check that batches that are trained one by one give the bytes and outputs of fit().
+
+    They do because the scales of units hold for all batches.
     """
     by_hand, fitted = compiled(seed=3), compiled(seed=3)
     fitted.fit(X[:16], Y[:16], batch_size=8, shuffle=False, verbose=0)
@@ -241,7 +248,7 @@ def test_weights_without_h5py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_arguments_that_change_nothing() -> None:
-    """Keras's own defaults may be written out."""
+    """Check that arguments may be given that have Keras's default values."""
     initial = {"kernel_initializer": "glorot_uniform", "bias_initializer": "zeros"}
     model = compiled(
         Conv2D(2, 3, data_format="channels_last", groups=1, use_bias=True, input_shape=(6, 6, 1)),
@@ -295,11 +302,11 @@ TRIED: dict[str, Callable[[], object]] = {
         )
     },
 }
-"""Names that users of Keras type."""
+"""Names that users of Keras type, and uses of them."""
 
 
 def refused(call: Callable[[], object], says: str = "") -> None:
-    """Fail if a call raises no error, or an error with anything but one line with `says` in it."""
+    """Fail if a call raises no TrainingError of one line with `says` in it."""
     with pytest.raises(TrainingError) as caught:
         call()
     assert LINE.fullmatch(str(caught.value)) and says in str(caught.value), str(caught.value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keras's policies of precision: names, and the types that training really has."""
+"""Tests of Keras's precision policies: their names, and the types that training really has."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_other_names(name: Any) -> None:
 
 
 def test_types_are_those_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The arrays of a step have the types that the policy names."""
+    """Check that the arrays of a training step have the types that the policy names."""
     seen: dict[str, str] = {}
     sums, below = Products.sums, Step._below
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adam and RMSprop in integers, beside the same in float64, and at the ends of their codes."""
+"""Tests of Adam and RMSprop in integers, against float64 and at the ends of their codes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_quotients(right: int, bias: int) -> None:
 
 
 def fresh(optimizer: Adam | RMSprop, shape: tuple[int, int]) -> State:
-    """Return masters of 16 fraction bits, all zero."""
+    """Return a training state in which masters, with 16 fraction bits, and moments are zero."""
     zeros = np.zeros(shape, np.int16)
     first = (zeros,) if optimizer.decays.first else ()
     return State((zeros,), (), (16,), moments=Moments(first, (zeros,), (), 0, optimizer.decays))
@@ -81,7 +81,7 @@ def updated(state: State, optimizer: Adam | RMSprop, gradient: NDArray[np.float6
 
 
 class Float64:
-    """An optimiser in float64, with a rate of 2^-8."""
+    """Adam or RMSprop in float64 with a rate of 2^-8, to compare integers with."""
 
     def __init__(self, optimizer: Adam | RMSprop, shape: tuple[int, int]) -> None:
         self.decays = optimizer.decays
@@ -102,8 +102,9 @@ class Float64:
 @pytest.mark.parametrize("often", [1.0, 0.05])
 @pytest.mark.parametrize("optimizer", [Adam(), Adam(beta_1=0.8, beta_2=0.99), RMSprop()])
 def test_weights_move_as_in_float64(optimizer: Adam | RMSprop, often: float) -> None:
-    """Divisors are powers of two, up to a factor of sqrt(2) from the root.
+    """Check that weights move as in float64.
 
+    The machine divides by powers of two. They differ by a factor of up to sqrt(2) from the roots.
     The mean of this factor over many weights is 1. Where all gradients grow from step to step, the
     first order makes roots 10 % too large.
     """
@@ -112,7 +113,7 @@ def test_weights_move_as_in_float64(optimizer: Adam | RMSprop, often: float) -> 
     size = 2.0 ** rng.uniform(-8, -3, shape)
     middle = size * rng.choice([-0.5, 0.5], shape)
     for step in range(200):
-        # The level rises by 2^6 for a while, as at the end of a plateau.
+        # The gradients' level rises by 2^6 for a while, as at the end of a plateau of the loss.
         level = 2.0 ** min(max(step - 80, 0) / 5, 6)
         there = rng.uniform(size=shape) < often
         gradient = (middle + size * rng.normal(size=shape)) * there * level / 64
@@ -140,7 +141,7 @@ def test_weights_without_gradients_come_to_rest(optimizer: Adam | RMSprop) -> No
 
 @pytest.mark.parametrize("optimizer", [Adam(), RMSprop()])
 def test_roots_and_their_bounds(optimizer: Adam | RMSprop) -> None:
-    """Roots are never negative, and no first moment is beyond its bound."""
+    """Check that roots are never negative, and that no first moment is beyond its bound."""
     rng, shape = np.random.default_rng(random_seed()), (20, 30)
     state = fresh(optimizer, shape)
     for step in range(300):
@@ -155,7 +156,7 @@ def test_roots_and_their_bounds(optimizer: Adam | RMSprop) -> None:
 
 
 def test_scales_far_from_one() -> None:
-    """All entries can be encoded, for gradients of any size in two steps."""
+    """Check that the parameter entries of a step can be encoded for gradients of any size."""
     for before in (-64, 0, 96):
         for unit in (2.0**-250, 1.0, 2.0**100, 2.0**250):
             scales = Scales(before, Scale(unit, LARGE), Scale(1 / unit, LARGE))
@@ -172,8 +173,10 @@ def test_scales_far_from_one() -> None:
 
 @pytest.mark.parametrize("optimizer", [Adam(), RMSprop(0.0005)])
 def test_losses_are_those_of_float32(optimizer: Optimizer) -> None:
-    """On digits, in each of three epochs, the loss is within 5 % of float32, and accuracy within a
-    point."""
+    """Check the losses on digits against float32, in each of three epochs.
+
+    The loss is within 5 %, and the accuracy on test images within 1.5 points.
+    """
     (x, y), test = digits()
     layers = [Input((64,)), Dense(64, "relu"), Dense(10)]
     found = stages(layers, None)
@@ -201,7 +204,7 @@ X, Y = RNG.normal(size=(24, 3)), RNG.integers(0, 2, 24)
 
 @pytest.mark.parametrize("name", ["adam", "Adam", "rmsprop", "RMSprop"])
 def test_names_and_files(name: str, tmp_path: Path) -> None:
-    """A model that is loaded goes on with its moments, byte for byte."""
+    """Check that a model that is loaded from a file goes on with its moments, byte for byte."""
     model = compiled(name)
     model.fit(X, Y, batch_size=8, epochs=3, verbose=0)
     model.save(tmp_path / "m.tpu")
@@ -252,7 +255,10 @@ def test_mistakes(build: Any, says: str) -> None:
 
 
 def test_files_and_rates_of_another_back_end(tmp_path: Path) -> None:
-    """A machine goes on where back end "fast" has stopped, and the reverse, at any rate."""
+    """Check that the golden model goes on where back end "fast" has stopped, and the reverse.
+
+    The learning rate changes in between.
+    """
     whole = compiled("adam")
     whole.fit(X, Y, batch_size=8, epochs=1, verbose=0)
     whole.optimizer.learning_rate = 0.02
@@ -278,7 +284,10 @@ def test_files_and_rates_of_another_back_end(tmp_path: Path) -> None:
 
 
 def test_what_a_step_tells_is_kept_in_eight_bits() -> None:
-    """A step reports the largest of some magnitudes, less a shift, in whichever parts they come."""
+    """Check the report of a step in eight bits: its largest magnitude, less a shift.
+
+    The magnitudes may come in several parts.
+    """
     for shift in (-100, -7, 0, 30, 90):
         for parts in ([0], [3, 17, 5], [31, 0]):
             told = LEAST_TOLD

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BatchNormalization learns the same bytes on programs, pods and back end "fast"."""
+"""Tests that BatchNormalization learns the same bytes on programs, pods and back end "fast"."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from systola.verif.training.test_branches import Layers, data, same, trained
 
 
 def rows() -> Layers:
-    """Make a network that normalises sums before a ReLU, and units after a ReLU."""
+    """Make a network with a BatchNormalization before a ReLU, and another after a ReLU."""
     return [
         *(Input((9,)), Dense(11), BatchNormalization(), Activation("relu"), Dropout(0.2)),
         *(Dense(6, "relu"), BatchNormalization(momentum=0.5, epsilon=0.01), Dense(4)),
@@ -51,7 +51,7 @@ def rows() -> Layers:
 
 
 def maps() -> Layers:
-    """Make a network that normalises maps; one map is pooled and added to another map."""
+    """Make a network that normalises maps; it pools a map and adds it to another map."""
     x = Input((6, 5, 2))
     a = BatchNormalization()(Conv2D(9, 3, padding="same", use_bias=False)(x))
     a = MaxPooling2D(2)(a)
@@ -61,14 +61,15 @@ def maps() -> Layers:
 
 
 def steps() -> Layers:
-    """Make a network that normalises rows of steps."""
+    """Make a network that normalises the steps of sequences."""
     x = Input((6, 3))
     return linked(x, Dense(3)(Flatten()(BatchNormalization()(Conv1D(5, 2, activation="tanh")(x)))))
 
 
 def longest() -> Layers:
-    """Make a network of as many stages as there can be, each with masks, curves or tables of its
-    own.
+    """Make a network of as many stages as a network can have.
+
+    Each stage has dropout masks, curves or tables of its own.
     """
     four: Layers = []
     for n in range(4):
@@ -93,7 +94,10 @@ CASES: dict[str, Callable[[], Layers]] = {
     ],
 )
 def test_bytes_of_the_golden_model(name: str, optimizer: Optimizer, cores: int) -> None:
-    """Batches of 12 and 6 fill no block, and more cores than two have no sample for one."""
+    """Check BatchNormalization on the golden model against back end "fast".
+
+    Batches of 12 and 6 samples fill no block. With more than two cores, a core has no sample.
+    """
     layers = CASES[name]()
     how: dict[str, Any] = {"preset": "8x8-training"}
     golden = trained(layers, optimizer, backend="iss", cores=cores, **how)
@@ -102,7 +106,10 @@ def test_bytes_of_the_golden_model(name: str, optimizer: Optimizer, cores: int) 
 
 @pytest.mark.parametrize("optimizer", [SGD(0.2, 0.9), thorough(Adam(0.01))])
 def test_frozen(optimizer: Optimizer) -> None:
-    """A frozen layer takes its moving mean and variance, and learns nothing; all others learn."""
+    """Check that a frozen layer takes its moving mean and variance, and learns nothing.
+
+    All other layers learn.
+    """
     frozen = BatchNormalization(trainable=False)
     first = Input((9,)), Dense(11), frozen, Activation("relu")
     layers: Layers = [*first, Dense(6), BatchNormalization(), Dense(4)]
@@ -128,7 +135,10 @@ def test_frozen(optimizer: Optimizer) -> None:
 
 
 def test_gradients_beside_float64() -> None:
-    """Gradients of the referee are differences, and one step moves weights as the referee does."""
+    """Check the gradients of a BatchNormalization in numpy, and a step against them.
+
+    Differences in float64 give the gradients, and a step moves weights as in numpy.
+    """
     rng = np.random.default_rng(random_seed())
     x, given = rng.normal(size=(7, 3)) * 2 + 1, rng.normal(size=(7, 3))
     normal = Normal(Normalization(0.9, 1e-3))
@@ -152,13 +162,14 @@ def test_gradients_beside_float64() -> None:
     referee.step(samples, np.eye(4)[labels], 60)
     after = Referee(model.stages(), weights(model.stages(), model.state()), SGD()).weights
     for one, found, wanted in zip(start, after, referee.weights, strict=True):
-        # The biases before a BatchNormalization change nothing, so their gradients are rounding.
+        # Biases before a BatchNormalization change nothing, so their gradients are only rounding
+        # errors.
         if np.linalg.norm(wanted - one) > 1e-4:
             assert np.linalg.norm(found - wanted) < 0.25 * np.linalg.norm(wanted - one)
 
 
 def test_roots() -> None:
-    """Means, variances and roots of channels that differ by a factor of 230 are close to exact."""
+    """Check means, variances and roots of channels that differ by a factor of 230."""
     rng = np.random.default_rng(random_seed())
     spread = np.array([0.1, 1, 2, 5, 7, 11, 16, 23])
     x = np.clip(np.rint(rng.normal(size=(4096, 8)) * spread + rng.normal(size=8) * 4), -128, 127)
@@ -173,7 +184,10 @@ def test_roots() -> None:
 
 
 def test_moving_statistics() -> None:
-    """A momentum of zero leaves the mean and variance of the last batch; predict() takes them."""
+    """Check the moving mean and variance, which a momentum of zero takes from the last batch.
+
+    They are among the weights, and predict() takes them.
+    """
     layers = [Input((9,)), Dense(5), BatchNormalization(momentum=0), Dense(3)]
     model, (x, y) = Sequential(layers), data(layers, 64)
     model.compile(SGD(2.0**-20), preset="8x8-training", backend="fast", seed=1)
@@ -196,7 +210,7 @@ def test_moving_statistics() -> None:
 
 
 def test_a_file_goes_on(tmp_path: Path) -> None:
-    """Moving means and variances are in the file, byte for byte, and training goes on."""
+    """Check that moving means and variances are saved byte for byte, and training goes on."""
     layers = rows()
     x, y = data(layers)
     model = Sequential(layers)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training on pods of the golden model gives the bytes and losses of one core, for any number."""
+"""Tests that training on pods of any number of cores gives the bytes and losses of one core."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MOST = 36
 def trained(
     cores: int, layers: Sequence[Layer], batch: int, samples: int, **how: Any
 ) -> tuple[list[bytes], dict[str, list[float]], Sequential]:
-    """Train two epochs; return the state, the history of losses, and the model.
+    """Train for two epochs; return the state, the history of losses, and the model.
 
     The state is masters and velocities with their fraction bits, as bytes.
     """
@@ -81,7 +81,10 @@ DEEP = (Dense(30, "relu"), Dropout(0.3), Dense(20), Dropout(0.1), Dense(10))
     ],
 )
 def test_bytes_of_one_core(cores: int, layers: Sequence[Layer], batch: int, samples: int) -> None:
-    """Shares have several sizes, some are without samples, and the last batch is smaller."""
+    """Check that a pod learns the bytes of one core, with shares of a batch of several sizes.
+
+    Some shares are without samples, and the last batch is smaller.
+    """
     expected, history, one = trained(1, layers, batch, samples)
     found, found_history, pod = trained(cores, layers, batch, samples)
     assert found == expected
@@ -92,7 +95,10 @@ def test_bytes_of_one_core(cores: int, layers: Sequence[Layer], batch: int, samp
 @pytest.mark.thorough
 @pytest.mark.parametrize("cores", [2, 3])
 def test_bytes_of_one_core_rounded_at_random(cores: int) -> None:
-    """Each core draws the numbers of its own rows alone."""
+    """Check that random rounding on a pod gives the bytes of one core.
+
+    Each core draws only the random numbers of its own rows.
+    """
     optimizer = SGD(0.1, rounding="stochastic")
     expected, _, _ = trained(1, DEEP, 64, 84, optimizer=optimizer)
     found, _, _ = trained(cores, DEEP, 64, 84, optimizer=optimizer)
@@ -102,7 +108,7 @@ def test_bytes_of_one_core_rounded_at_random(cores: int) -> None:
 @pytest.mark.thorough
 @pytest.mark.exhaustive
 def test_bytes_of_one_core_of_base() -> None:
-    """A step of 784-512-10 with dropout and momentum leaves the same bytes."""
+    """Check that a training step of 784-512-10 with dropout and momentum leaves the same bytes."""
     rng = np.random.default_rng(random_seed())
     x, y = rng.uniform(0, 1, (64, 784)), rng.integers(0, 10, 64)
     left: list[list[bytes]] = []
@@ -116,9 +122,9 @@ def test_bytes_of_one_core_of_base() -> None:
 
 
 def test_rows_without_samples() -> None:
-    """Rows that fill up a share to whole blocks do not count.
+    """Check that rows that fill up a core's share to whole blocks do not count.
 
-    The biases alone make numbers of such rows, even larger numbers than of all samples.
+    The biases alone make numbers in such rows, even larger numbers than in all samples.
     """
     left: list[list[bytes]] = []
     for cores in (1, 2):
@@ -128,7 +134,7 @@ def test_rows_without_samples() -> None:
         weights[0], weights[2] = abs(weights[0]) / 10, -abs(weights[2])
         weights[3] = np.full_like(weights[3], 4.1)
         model.set_weights(weights)
-        # There are three blocks: the core with one block has room for two.
+        # The batch has three blocks of samples: each core has room for two, and one core uses one.
         model.fit(X[:24], Y[:24], batch_size=24, verbose=0)
         left.append([each.tobytes() for each in model.state().masters])
     assert left[0] == left[1]
@@ -137,7 +143,10 @@ def test_rows_without_samples() -> None:
 @pytest.mark.parametrize("size", [8, 16])
 @pytest.mark.parametrize("cores", [1, 2, 3, 8])
 def test_shares(size: int, cores: int) -> None:
-    """Shares have all samples in whole blocks, at most a block more for one core."""
+    """Check that the shares of a batch have all samples, in whole blocks.
+
+    The shares differ by at most a block.
+    """
     for count in (1, 7, 16, 60, 64, 128, 1000):
         task = Task(stages(SIMPLE, 64), 6, (15, 15), "mse", count=count, cores=cores)
         shares = [replace(task, core=core).share(size) for core in range(cores)]
@@ -149,7 +158,7 @@ def test_shares(size: int, cores: int) -> None:
 
 @pytest.mark.parametrize("cores", [2, 3, 8])
 def test_the_largest_exponent(cores: int) -> None:
-    """The cores find the largest exponent, whichever value it has, and whichever core has it."""
+    """Check that all cores agree on the largest of their exponents, whichever core has it."""
     config, rng = preset(f"{SMALL}-links"), random.Random(random_seed())
     found = stages(SIMPLE, 64)
     layout = Layout(config, found, 8, beside=0)
@@ -166,7 +175,7 @@ def test_the_largest_exponent(cores: int) -> None:
             source, result = writer.constant(one), writer.allocate(2)
             writer.measure(SHIFT, value=value)
             agree(writer, task, SPARE)
-            # 2^14 becomes 2^6 when SHIFT is the largest.
+            # If SHIFT has the largest exponent, it turns 2^14 into 2^6.
             writer.measure(SHIFT, first=SHIFT, value=7 - most)
             writer.copy(source.start, result.start, 1, Entry(HALF), WIDE, exponent=SHIFT)
             writer.write(layout.survey, result)
@@ -185,9 +194,9 @@ def test_the_largest_exponent(cores: int) -> None:
 
 
 def test_in_the_scope_of_a_strategy(tmp_path: Path) -> None:
-    """The strategy gives the settings that compile() does not get.
+    """Check that in the scope of a strategy, compile() takes missing settings from the strategy.
 
-    A file goes on with the same bytes in the scope of the strategy.
+    A model that is loaded in the scope of a strategy has the same bytes.
     """
     layers = [Input((64,)), Dense(16, "relu"), Dense(10)]
     one = Sequential(layers)
@@ -211,7 +220,7 @@ def test_in_the_scope_of_a_strategy(tmp_path: Path) -> None:
 
 
 def test_room_for_own_rows() -> None:
-    """Check that a room has lines for all rows of a core, and no more than two rows too many."""
+    """Check that a core has room for all its rows, and for no more than two rows too many."""
     for cores in (1, 2, 3, 5, 8, 16):
         task = Task(stages(SIMPLE, 64), 6, (15, 15), "mse", count=64, cores=cores)
         for rows in range(1, 100):

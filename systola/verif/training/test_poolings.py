@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conv1D, poolings by means and of whole maps: files, other machines, Keras's models, mistakes.
+"""Tests of Conv1D and of average and global poolings: files, other machines, Keras's models.
 
-`test_fast` compares both back ends, `test_convolution` compares poolings with float32.
+Both back ends are compared in `test_fast`, and poolings with float32 in `test_convolution`.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def test_saved_networks_predict_the_same(name: str, preset: str, tmp_path: Path)
 
 
 def test_summary(capsys: pytest.CaptureFixture[str]) -> None:
-    """Shapes and counts as Keras has them."""
+    """Check that a summary has the shapes and counts that Keras prints for the same layers."""
     layers = (Conv1D(4, 3), MaxPooling1D(2), Conv1D(5, 2), GlobalAveragePooling1D(), Dense(2))
     Sequential([Input((12, 3)), *layers]).summary()
     found = [line.split() for line in capsys.readouterr().out.split("\n") if "(None" in line]

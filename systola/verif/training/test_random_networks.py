@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks that are drawn at random learn the same bytes by back end "fast" as by programs."""
+"""Tests that random networks learn the same bytes on back end "fast" and on the golden model."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ CLASSES, WORDS = 3, 7
 
 
 def drawn(rng: random.Random) -> list[Any]:
-    """Draw the layers of a network: of maps, rows of steps, numbers or words."""
+    """Return the layers of a random network, on maps, rows of steps, numbers or words."""
     kind = rng.choice(("maps", "rows", "numbers", "steps", "words"))
     layers: list[Any] = []
-    side = 6 if kind == "maps" else 11  # of a map, its shorter one
+    side = 6 if kind == "maps" else 11  # shorter side of a map, or number of rows
 
     def passed(size: int, stride: int, padding: str = "valid") -> None:
-        """Let a window of `size` pixels pass over the map."""
+        """Update the side of the map for a layer with windows of `size` pixels."""
         nonlocal side
         side = -(-side // stride) if padding == "same" else (side - size) // stride + 1
 
@@ -110,7 +110,10 @@ def drawn(rng: random.Random) -> list[Any]:
 
 @pytest.mark.parametrize("number", [*range(4), *map(thorough, range(4, 24))])
 def test_bytes_of_the_golden_model(number: int) -> None:
-    """Two steps of whole batches, one step of some samples, and predictions have equal bytes."""
+    """Check that losses, weights and predictions of random networks have equal bytes.
+
+    There are two steps of whole batches, and a step of some samples.
+    """
     rng = random.Random(case_seed())
     layers = drawn(rng)
     values = np.random.default_rng(rng.randrange(1 << 30))

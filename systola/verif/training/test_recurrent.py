@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Embedding and LSTM: gradients and losses against float32, words, and mistakes."""
+"""Tests of Embedding and LSTM: gradients and losses against float32, words, wrong arguments."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NETWORKS: dict[str, list[Layer]] = {
 
 
 def samples(name: str, count: int, seed: int) -> tuple[Samples, NDArray[np.float32], str]:
-    """Return the samples of a network, its labels as float32 takes them, and the loss."""
+    """Return samples for a network, their targets in float32, and the name of the loss."""
     if name == "rows":
         (x, y), _ = digits()
         x, y = x[:count].reshape(-1, 8, 8), y[:count]
@@ -64,7 +64,7 @@ def referee(model: Sequential, optimizer: SGD, loss: str, seed: int) -> Referee:
 
 
 def gates(each: list[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
-    """Return weights, with the weights of an LSTM in four parts."""
+    """Return arrays of weights, with the weights of an LSTM split into its four gates."""
     parts = [np.split(w, 4, axis=-1) if w.shape[-1] % 4 == 0 else [w] for w in each]
     return [part for whole in parts for part in whole]
 
@@ -74,12 +74,12 @@ def gates(each: list[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
     [("words", 0.4), thorough("rows", 0.1), thorough("deep", 0.6), ("two", 0.3)],
 )
 def test_steps_move_weights_as_in_float32(name: str, most: float, data_set: int) -> None:
-    """One step of each of some networks moves weights as in float32, gate by gate.
+    """Check that a step moves weights as in float32, gate by gate.
 
-    The networks have other weights and samples, and are taken together: with a ReLU much depends on
+    Several networks with other weights and samples are taken together. With a ReLU much depends on
     units close to zero.
     """
-    # The gradients of the first of two LSTMs are small: most are below the last place of a weight.
+    # In the first of two LSTMs, most gradients are below the last place of a weight.
     optimizer = SGD(8.0 if name == "two" else 2.0)
     errors: list[list[float]] = []
     sizes: list[list[float]] = []
@@ -87,7 +87,7 @@ def test_steps_move_weights_as_in_float32(name: str, most: float, data_set: int)
         (x, y), targets, loss = samples(name, 24, seed)
         model = compiled(NETWORKS[name], optimizer, loss=loss, seed=seed)
         against = referee(model, optimizer, loss, seed)
-        # Weights are large enough for cells that matter to the forget gates.
+        # The weights are so large that the cells matter to the forget gates.
         for place in (0, 4) if name == "two" else (0,):
             against.weights[place] *= np.float32(4)
         model.set_weights(against.weights)
@@ -143,8 +143,9 @@ def test_every_preset_has_the_same_numbers_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_predictions_are_those_of_the_equations(data_set: int) -> None:
-    """For given weights, predictions equal the equations of the LSTM: texts of many words and of
-    none, one at a time and together.
+    """Check predictions with given weights against the equations of the LSTM.
+
+    The texts have many words or none, and are predicted one at a time and together.
     """
     rng = np.random.default_rng(data_set)
     model = compiled(NETWORKS["words"], loss=BINARY)

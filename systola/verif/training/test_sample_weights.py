@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights of samples and classes: gradients and losses are multiplied with them."""
+"""Tests of the weights of samples and classes, with which gradients and losses are multiplied."""
 
 from __future__ import annotations
 
@@ -58,14 +58,17 @@ def test_bytes_of_the_golden_model(loss: str, cores: int) -> None:
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_weight_of_two_counts_as_two_samples(loss: str) -> None:
-    """Sums of gradients are exact: a batch that has the sample twice has the same sums."""
+    """Check that a sample with weight 2 moves weights like a batch that has the sample twice.
+
+    Sums of gradients are exact, so both batches have the same sums.
+    """
     (x, y), twice = data(loss), 3
     weights = np.ones(BATCH)
     weights[twice] = 2
     one, two = made(loss), made(loss)
     one.train_on_batch(x[:BATCH], y[:BATCH], sample_weight=weights)
     again = np.append(np.arange(BATCH), twice)
-    # Keras divides by the number of samples, not by their weights.
+    # As in Keras, a step divides by the number of samples, not by the sum of their weights.
     two.optimizer.learning_rate = 0.01 * (BATCH + 1) / BATCH
     two.train_on_batch(x[again], y[again])
     for here, there in zip(one.get_weights(), two.get_weights(), strict=True):
@@ -95,7 +98,7 @@ def test_a_weight_of_zero_leaves_a_sample_out(loss: str) -> None:
 
 
 def test_class_weights() -> None:
-    """Class weights are weights of samples, and multiply with them."""
+    """Check that class weights count as weights of samples, and are multiplied with them."""
     loss = "sparse_categorical_crossentropy"
     x, y = data(loss)
     own = np.random.default_rng(random_seed()).uniform(0.5, 2, COUNT)
@@ -108,7 +111,7 @@ def test_class_weights() -> None:
 
 
 def test_class_weights_of_one_output() -> None:
-    """A label above one half is of class 1."""
+    """Check class weights of a single output: a label above one half is of class 1."""
     x, y = data("sparse_categorical_crossentropy")
     found: list[list[bytes]] = []
     for weights in ({"class_weight": {1: 2.0}}, {"sample_weight": 1 + y % 2}):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Energy and operations of a step of training, in History."""
+"""Tests of the energy and the operations of a training step, which are in History."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ def fitted(samples: int = 40, batch: int = 16, *, optimizer: Any = None, **how: 
 @pytest.mark.parametrize(
     ("layers", "macs"),
     [
-        # Multiply-accumulates for the sums, for the gradients of weights and, except in the first
-        # layer, for the gradient of the inputs.
+        # Multiply-accumulates are for the sums, for the gradients of weights and, except in the
+        # first layer, for the gradient of the inputs.
         ([Input((784,)), Dense(512, "relu"), Dense(10)], 2 * 784 * 512 + 3 * 512 * 10),
-        # 6 x 6 pixels of 4 filters, each of 3 x 3 taps of 2 channels.
+        # The convolution has 6 x 6 pixels of 4 filters, each of 3 x 3 taps of 2 channels.
         (
             [Input((8, 8, 2)), Conv2D(4, 3), Flatten(), Dense(10)],
             2 * 36 * 9 * 2 * 4 + 3 * 144 * 10,
         ),
-        # An LSTM has four gates of 5 units and 7 steps. A gate takes the 3 numbers of a word, and
-        # the state.
+        # An LSTM has four gates, each of 5 units, and 7 steps. A gate takes the 3 numbers of a
+        # word, and the state.
         ([Input((7,)), Embedding(20, 3), LSTM(5), Dense(2)], 3 * 7 * (3 + 5) * 20 + 3 * 5 * 2),
-        # Numbers in place of words: nothing is learnt before the LSTM.
+        # With numbers in place of words, no gradient of the LSTM's inputs is needed.
         ([Input((7, 3)), LSTM(5), Dense(2)], 7 * (2 * 3 + 3 * 5) * 20 + 3 * 5 * 2),
     ],
 )
@@ -61,18 +61,18 @@ def test_operations_by_hand(layers: list[Any], macs: int) -> None:
 def test_energy_of_a_step() -> None:
     found = fitted().energy
     assert (found.samples, found.operations) == (16, 2 * 16 * (2 * 64 * 24 + 3 * 24 * 10))
-    # Weights are operands from the unified buffer, the masters are read and written each step.
+    # Weights are operands in the unified buffer, while masters are read and written in each step.
     done = found.activity
     assert done.weights == done.links == 0
     assert done.host > 2 * 2 * 2 * (64 * 24 + 24 * 10)
-    # More multiply-adds of bytes than useful ones, as some operands have 16 bits.
+    # Some operands have 16 bits, so there are more multiply-adds of bytes than useful operations.
     assert done.macs + done.wide_macs > found.operations / 2
     assert list(found.joules) == ["45 nm", "7 nm"]
     assert found.cycles is None and found.operations_per_second(100) is None
 
 
 def test_back_ends_and_cores() -> None:
-    """The count comes from the program, on every back end; cores share the work."""
+    """Check that all back ends count the operations of the program; cores share the work."""
     one, other = fitted().energy, fitted(backend="iss").energy
     assert one == other
     two = fitted(cores=2).energy
@@ -88,15 +88,18 @@ def test_state_beside_the_masters_takes_more() -> None:
 
 
 def test_a_batch_in_turns() -> None:
-    """A batch that has no room takes the products of its samples, and sums are kept and read."""
+    """Check the energy of a batch without room in the buffer, which is taken in turns (parts).
+
+    It has the products of all its samples. Sums are kept and read again in between.
+    """
     one, many = fitted().energy, fitted(batch=1200, samples=1400).energy
     assert many.operations == 75 * one.operations
     assert many.activity.macs + many.activity.wide_macs > many.operations / 2
-    assert many.activity.host / 75 < one.activity.host  # masters are read and written once
+    assert many.activity.host / 75 < one.activity.host  # a batch reads and writes masters once
 
 
 def test_words_in_turns() -> None:
-    """A text of a batch in turns brings a row of the masters for each of its words."""
+    """Check that a batch in turns (parts) reads a row of the masters for each word of a text."""
     words = np.random.default_rng(0).integers(0, 300, (1280, 5))
     energies: list[Any] = []
     for batch in (16, 1280):
@@ -110,7 +113,10 @@ def test_words_in_turns() -> None:
 
 
 def test_a_step_without_a_program() -> None:
-    """Back end "fast" takes layers that the machine has no program for."""
+    """Check that there is no energy for layers that only back end "fast" can train.
+
+    The machine has no program for such layers.
+    """
     model = Sequential([Input((40_000,)), Dense(10)])
     model.compile(SGD(0.1), preset=SMALL, backend="fast")
     x = np.zeros((8, 40_000), np.float32)
@@ -118,7 +124,7 @@ def test_a_step_without_a_program() -> None:
 
 
 def test_cycles_of_a_whole_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the rest of an epoch nor an evaluation counts."""
+    """Check that only steps of whole batches count, not the rest of an epoch or an evaluation."""
     run = Engine._run  # type: ignore[reportPrivateUsage]
     calls: list[int] = []
 
@@ -129,6 +135,6 @@ def test_cycles_of_a_whole_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Engine, "_run", numbered)
     monkeypatch.setattr("systola.training.engine.survey_is_due", lambda steps: False)
-    found = fitted(backend="iss").energy  # 16, 16 and 8 samples, and 9 that are evaluated
+    found = fitted(backend="iss").energy  # 16, 16 and 8 samples are trained, and 9 evaluated
     assert (found.cycles, len(calls)) == (2, 4)
     assert found.operations_per_second(100) == found.operations * 100e6 / 2

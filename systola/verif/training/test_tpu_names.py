@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow's names for a TPU mean a pod of simulated cores."""
+"""Tests that TensorFlow's names for a TPU stand for a pod of simulated cores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LAYERS = (Dense(8, activation="relu", input_shape=(5,)), Dropout(0.2), Dense(3))
 
 
 def pod(cores: int = 3) -> TPUStrategy:
-    """Return the pod of a tutorial's first lines."""
+    """Return a strategy for a pod, made as in the first lines of TensorFlow's TPU tutorials."""
     resolver = TPUClusterResolver(tpu="grpc://10.0.0.2:8470", cores=cores, **MACHINE)
     experimental_connect_to_cluster(resolver)
     initialize_tpu_system(resolver)
@@ -57,7 +57,10 @@ def test_eight_cores() -> None:
 
 @pytest.mark.parametrize("inside", [True, False])
 def test_a_model_that_is_made_in_the_scope(inside: bool) -> None:
-    """A model trains on the pod, wherever it is compiled, with the bytes of one core."""
+    """Check that a model trains on the pod of its scope, wherever it is compiled.
+
+    It learns the bytes of one core.
+    """
     strategy = pod()
     assert strategy.num_replicas_in_sync == 3
     with strategy.scope():
@@ -76,7 +79,7 @@ def test_a_model_that_is_made_in_the_scope(inside: bool) -> None:
 
 
 def test_fast_by_itself(tmp_path: Path) -> None:
-    """Without a back end models learn in numpy, and networks run on golden models."""
+    """Check a strategy without a back end: models learn in numpy, networks run on golden models."""
     strategy = TPUStrategy(TPUClusterResolver(cores=3, preset="8x8-training"))
     with strategy.scope():
         model = Sequential(LAYERS)
@@ -113,7 +116,7 @@ def test_another_scope_goes_first() -> None:
 
 
 def test_a_keras_model_on_a_pod() -> None:
-    """The weights come back to the Keras model."""
+    """Check that the weights learnt on a pod go back into the Keras model."""
     given = compiled_keras()
     before = [each.copy() for each in given.get_weights()]
     model: Any = keras_to_tpu_model(given, strategy=pod())
@@ -125,7 +128,7 @@ def test_a_keras_model_on_a_pod() -> None:
 
 
 def test_a_model_that_moves() -> None:
-    """A training in two parts, the second one on a pod, gives the bytes of one core."""
+    """Check a training that moves to a pod for its second part: it has the bytes of one core."""
     model = Sequential(LAYERS)
     model.compile(metrics=["accuracy"], **MACHINE)
     model.fit(X, Y, batch_size=18, verbose=0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training on the golden model, against float32 with the same weights, order and masks."""
+"""Tests of training on the golden model, against float32 with the same weights, order and masks."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ def referee(model: Sequential, features: int, optimizer: SGD, **how: Any) -> Ref
     ],
 )
 def test_losses_are_those_of_float32(layers: list[Layer], optimizer: SGD, data_set: int) -> None:
-    """The bounds hold for all sets of data: other weights at the start, orders and masks."""
+    """Check losses and accuracies against float32, with bounds that hold for all data sets.
+
+    A data set has its own initial weights, order of samples and dropout masks.
+    """
     (x, y), (x_test, y_test) = digits()
     x, y = x[:240], y[:240]
     model = compiled(layers, optimizer, seed=data_set)
@@ -77,13 +80,17 @@ def test_losses_are_those_of_float32(layers: list[Layer], optimizer: SGD, data_s
         assert history["loss"][epoch] == pytest.approx(loss, rel=0.03)
         assert history["accuracy"][epoch] == pytest.approx(accuracy, abs=0.03)
         loss, _ = against.evaluate(x_test, one_hot(y_test, 10))
-        # This loss is less exact than the mean of an epoch, since it is of one set of weights.
+        # An evaluation's loss is less exact than an epoch's mean loss, since it has one set of
+        # weights.
         assert history["val_loss"][epoch] == pytest.approx(loss, rel=0.08)
     assert history["loss"][-1] < history["loss"][0]
 
 
 def test_mean_squares(data_set: int) -> None:
-    """There are five outputs, four of which are sums of inputs."""
+    """Check the mean squared error of a network with five outputs against float32.
+
+    All targets are sums of inputs.
+    """
     rng = np.random.default_rng(data_set)
     x = rng.uniform(-2, 2, (300, 12)).astype(np.float32)
     y = (x @ rng.uniform(-1, 1, (12, 5))).astype(np.float32)
@@ -101,7 +108,7 @@ def test_mean_squares(data_set: int) -> None:
 
 
 def test_wide_classes_and_categorical_labels(data_set: int) -> None:
-    """There are more classes than columns, and labels are probabilities."""
+    """Check labels that are probabilities, for more classes than the array has columns."""
     x, y = clusters(400, features=20, classes=19, seed=data_set)
     labels = 0.9 * one_hot(y, 19) + 0.1 / 19
     loss = "categorical_crossentropy"
@@ -115,7 +122,10 @@ def test_wide_classes_and_categorical_labels(data_set: int) -> None:
 
 @pytest.mark.parametrize("units", [1, 11])
 def test_binary_labels(units: int, data_set: int) -> None:
-    """Labels are from 0 to 1, also between them; a sigmoid at the end is for predict only."""
+    """Check binary labels, some of them between 0 and 1, against float32.
+
+    The sigmoid at the end is only for predict().
+    """
     rng = np.random.default_rng(data_set)
     x = rng.uniform(-1, 1, (600, 12)).astype(np.float32)
     chance = 1 / (1 + np.exp(-8 * x @ rng.uniform(-1, 1, (12, units))))
@@ -137,7 +147,7 @@ def test_binary_labels(units: int, data_set: int) -> None:
 
 
 def test_every_preset_has_the_same_numbers() -> None:
-    """Without dropout the array's size changes no byte of the learnt numbers."""
+    """Check that the size of the array changes no learnt byte if there is no dropout."""
     (x, y), _ = digits()
     states = []
     for preset in ("4x4-training", SMALL, "base-training"):
@@ -175,9 +185,9 @@ def test_a_saved_model_goes_on_byte_for_byte(tmp_path: Path, optimizer: SGD) -> 
 
 @pytest.mark.thorough
 def test_small_updates_arrive_when_rounded_at_random() -> None:
-    """Updates far below half a unit of the masters are lost when rounded to nearest.
+    """Check updates far below half a unit of the masters.
 
-    Rounded at random, they add up as in float32.
+    Rounded to nearest they are lost. Rounded at random they add up as in float32.
     """
     (x, y), _ = digits()
     x, y, optimizer = x[:320], y[:320], SGD(2.0**-14)
@@ -199,7 +209,7 @@ def test_small_updates_arrive_when_rounded_at_random() -> None:
 
 
 def test_weights_that_grow_get_room() -> None:
-    """Weights grow tenfold within an epoch: the exponents of the masters move."""
+    """Check weights that grow tenfold within an epoch: the exponents of the masters move."""
     (x, y), _ = digits()
     model = compiled([Input((64,)), Dense(10)], SGD(0.5))
     start = [np.full((64, 10), 0.02), np.zeros(10)]

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches that have no room in the buffer: they are taken in turns, which make the same bytes."""
+"""Tests of batches without room in the buffer, which are taken in turns: part by part.
+
+A batch in turns leaves the same bytes as a batch that is taken whole.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ MACHINE = preset("4x4-training")
 
 @dataclass(frozen=True)
 class Case:
-    """A network, its loss, a batch size, and the settings of its optimiser."""
+    """A network with its loss, a batch size, and the settings of its optimiser."""
 
     layers: Sequence[Any]
     loss: str
@@ -172,7 +175,7 @@ def samples(case: Case, count: int) -> tuple[Any, Any]:
 
 
 def trained(case: Case, *, weights: bool = False, **how: Any) -> list[Any]:
-    """Train two steps, the second one with a smaller batch: losses, state, and predictions."""
+    """Train two steps, the second with a smaller batch; return losses, state and predictions."""
     data = samples(case, case.batch + case.batch // 3)
     model = Sequential(list(case.layers))
     plain = SGD(0.2, case.momentum, rounding=case.rounding)
@@ -193,7 +196,7 @@ def trained(case: Case, *, weights: bool = False, **how: Any) -> list[Any]:
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Note the turns of each engine that is made."""
+    """Return a list to which each training adds the number of turns that it takes a batch in."""
     made: list[int] = []
 
     def noted(*about: Any) -> Any:
@@ -209,7 +212,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     ("name", "lines", "accumulators", "cores", "expected"),
     [
         ("classes", 256, 128, 1, 16),
-        # The logits of all samples have no room in the accumulators at one time.
+        # The accumulators have no room for the logits of all samples at one time.
         ("classes", 8192, 64, 1, 2),
         ("kept sums", 336, 64, 1, 5),
         ("kept gradients", 352, 256, 2, 2),
@@ -235,14 +238,14 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         thorough("joined state", 500, 256, 1, 4),
         thorough("normal rows", 400, 256, 3, 2),
         thorough("normal maps", 3000, 512, 2, 2),
-        # The sums of a block of channels have no room at one time.
+        # The accumulators have no room for all sums of a block of channels at one time.
         thorough("normal maps", 3000, 96, 1, 2),
         thorough("normal steps", 800, 256, 1, 2),
         thorough("frozen", 360, 256, 1, 3),
         thorough("words with adam", 496, 256, 2, 2),
         thorough("sequences", 544, 256, 1, 3),
         thorough("words", 544, 1024, 2, 2),
-        # Sums of the gradients of states and inputs have no room side by side.
+        # The accumulators have no room for the gradients of states and of inputs side by side.
         thorough("words", 1024, 16, 1, 2),
         thorough("binary", 288, 128, 1, 5),
         thorough("one stage", 352, 256, 3, 3),
@@ -264,7 +267,10 @@ def test_bytes_of_the_numerics(
 
 @pytest.mark.parametrize("cores", [1, thorough(2)])
 def test_updates_that_are_rounded_at_random(turns: list[int], cores: int) -> None:
-    """The random numbers of a weight are the same in a batch of several turns as in one of one."""
+    """Check that updates rounded at random are the same in a batch of several turns as of one.
+
+    The random numbers of a weight do not depend on the turns.
+    """
     case = CASES["at random"]
     machines = (replace(MACHINE, buffer_lines=lines) for lines in (8192, 352))
     whole, parts = (
@@ -275,11 +281,11 @@ def test_updates_that_are_rounded_at_random(turns: list[int], cores: int) -> Non
 
 
 Drawn = tuple[Case, int, int, int, int]
-"""A network, rows of the array, lines of a bank of its buffer, accumulator rows, and cores."""
+"""A random case: network, rows of the array, lines of a bank, accumulator rows, and cores."""
 
 
 def check_until_turns(turns: list[int], draw: Callable[[], Drawn]) -> None:
-    """Check networks on machines of several sizes, until one takes its batch in turns."""
+    """Compare random cases with back end "fast", until a batch is taken in turns."""
     while not turns or turns[-1] == 1:
         case, size, lines, rows, cores = draw()
         machine = preset(f"{size}x{size}-training")
@@ -294,7 +300,7 @@ def check_until_turns(turns: list[int], draw: Callable[[], Drawn]) -> None:
 
 @pytest.mark.parametrize("drawn", [0, *map(thorough, range(1, 8))])
 def test_networks_by_chance(turns: list[int], drawn: int) -> None:
-    """Sizes, buffers and cores by chance, until there are turns."""
+    """Check random perceptrons, buffers and numbers of cores, until a batch is taken in turns."""
     rng = np.random.default_rng(random_seed() + drawn)
 
     def draw() -> Drawn:
@@ -312,7 +318,7 @@ def test_networks_by_chance(turns: list[int], drawn: int) -> None:
 
 @pytest.mark.parametrize("drawn", [0, *map(thorough, range(1, 12))])
 def test_networks_with_branches_by_chance(turns: list[int], drawn: int) -> None:
-    """Graphs, buffers, cores and optimisers by chance, until there are turns."""
+    """Check random networks with branches on random machines, until a batch is taken in turns."""
     rng = random.Random(random_seed() + drawn)
 
     def draw() -> Drawn:
@@ -330,7 +336,7 @@ def test_networks_with_branches_by_chance(turns: list[int], drawn: int) -> None:
 @pytest.mark.parametrize("adam", [False, True])
 @pytest.mark.parametrize("cores", [1, 2, 3, 8])
 def test_cores_and_turns(monkeypatch: pytest.MonkeyPatch, cores: int, adam: bool) -> None:
-    """Take one batch with each number of turns from 1 to 16: all leave the same bytes."""
+    """Check that a batch leaves the same bytes with each number of turns from 1 to 16."""
     case = replace(CASES["classes"], batch=520, adam=adam)
     machine = replace(MACHINE, buffer_lines=1 << 16, accumulator_rows=2048)
     expected = trained(case, preset=machine, backend="fast")
@@ -345,7 +351,10 @@ def test_cores_and_turns(monkeypatch: pytest.MonkeyPatch, cores: int, adam: bool
 
 
 def test_no_room_for_one_block_of_samples() -> None:
-    """The message has the missing lines, and fewer samples are no way out."""
+    """Check the message for a network without room even for one block of samples.
+
+    It has the number of missing lines. Fewer samples in a batch would not help.
+    """
     machine = replace(MACHINE, buffer_lines=256)
     model = Sequential([Input((13,)), Dense(900), Dense(2)])
     model.compile(preset=machine, backend="iss")
@@ -359,7 +368,7 @@ def test_no_room_for_one_block_of_samples() -> None:
 @pytest.mark.thorough
 @pytest.mark.exhaustive
 def test_a_batch_of_the_tutorial(turns: list[int]) -> None:
-    """The batch has 1,024 samples for 784-512-10, on `base`."""
+    """Check a batch of 1,024 samples for the network 784-512-10 on `base`, taken in turns."""
     layers = [Input((784,)), Dense(512, "relu"), Dropout(0.2), Dense(10)]
     rng = np.random.default_rng(random_seed())
     x, y = rng.uniform(0, 1, (1024, 784)), rng.integers(0, 10, 1024)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tutorials in examples/ run as they are, with few samples of data that is made up."""
+"""Tests that the tutorials in examples/ run unchanged, with a few made-up samples."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def output(name: str, samples: int, folder: Path) -> tuple[str, str]:
 
 
 def test_mnist(tmp_path: Path) -> None:
-    """After five epochs of one step with 256 digits, more than one prediction in ten is right."""
+    """Check that the first tutorial learns: more than three predictions in ten are right.
+
+    It has five epochs of one step with 256 digits.
+    """
     out, err = output("tutorial_mnist.py", 256, tmp_path)
     assert "Number of cores: 8\n" in out
     assert err.startswith("The images are made up: there is no file ")
@@ -49,7 +52,10 @@ def test_mnist(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_reviews(tmp_path: Path) -> None:
-    """The weights are 15,000 × 32 of words, 4 × (32 + 100 + 1) × 100 of cells, and 101."""
+    """Check that the second tutorial runs, and stores all its weights.
+
+    They are 15,000 × 32 of words, 4 × (32 + 100 + 1) × 100 of cells, and 101.
+    """
     out, err = output("tutorial_reviews.py", 8, tmp_path)
     assert err.startswith("The reviews are made up: there is no file ")
     assert "Epoch 20/20" in err and "val_accuracy" in err

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Velocities decay until they move no weight, and keep their size in a new optimiser."""
+"""Tests that velocities decay until they move no weight, and that a new optimiser keeps them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ZEROS, LABELS = np.zeros((4, 3)), np.zeros(4, int)
 
 
 def trained(momentum: float) -> Sequential:
-    """Make a network that has taken a step, which leaves velocities."""
+    """Return a model after one training step, which leaves velocities."""
     model = Sequential([Input((3,)), Dense(4)])
     compile_with(model, momentum)
     model.fit(np.eye(4, 3) / 8, LABELS, verbose=0)
@@ -29,7 +29,10 @@ def compile_with(model: Sequential, momentum: float) -> None:
 
 @pytest.mark.parametrize("momentum", [0.9, 0.95, 0.97, 0.99, 0.999])
 def test_weights_without_gradients_come_to_rest(momentum: float) -> None:
-    """The largest code that rounding to nearest keeps is no more than 1 / (2 - 2 momentum)."""
+    """Check that weights without gradients come to rest.
+
+    The largest velocity code that rounding to nearest keeps is at most 1 / (2 - 2 momentum).
+    """
     model = trained(momentum)
     rest = int(1 / (2 - 2 * Fraction(str(momentum))))
     state = model.state()
@@ -37,7 +40,7 @@ def test_weights_without_gradients_come_to_rest(momentum: float) -> None:
     velocities = tuple(np.broadcast_to(kept, each.shape) for each in state.velocities)
     model.restore(replace(state, velocities=velocities), 6, epochs=1, steps=1)
     model.fit(ZEROS, LABELS, epochs=4, verbose=0)
-    # The last row of masters are biases: their gradient is not zero.
+    # The last row of the masters is left out: these are biases, which have gradients.
     assert np.array_equal(model.state().masters[0][:-1], state.masters[0][:-1])
 
 

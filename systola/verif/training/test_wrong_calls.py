@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong calls of the Python interface: each is one line of TrainingError before anything runs."""
+"""Tests that wrong calls of the Python interface raise one TrainingError before anything runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from systola.verif.kit.seeds import case_seed
 X, Y = np.linspace(0, 1, 32).reshape(8, 4), np.arange(8) % 3
 LINE = re.compile("[ -~]{1,2000}")
 CALLS = 60
-"""Random calls of each function."""
+"""Number of random calls of each function."""
 
 
 def model() -> Any:
@@ -142,8 +142,9 @@ WRONG: dict[str, Callable[[Any], object]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_one_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong call raises one line of TrainingError. Nothing runs, nothing is written, and the
-    weights stay as they are.
+    """Check that a wrong call raises a TrainingError of one line.
+
+    Nothing runs, nothing is written, and the weights stay as they are.
     """
     monkeypatch.chdir(tmp_path)
     which = model()
@@ -155,7 +156,7 @@ def test_one_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 class _Odd:
-    """An object of a type that no argument takes."""
+    """An object of a type that no argument allows, with a text of several lines."""
 
     def __repr__(self) -> str:
         return "odd\n\x1b[31m"
@@ -186,7 +187,7 @@ USUAL: dict[str, tuple[Any, ...]] = {
     **{"sequences": ([[1], [2, 3]],), "padding": ("pre", "same"), "truncating": ("post",)},
     **{"boundaries": ([2],), "values": ([0.1, 0.2],), "keras_model": (None,)},
 }
-"""Values of arguments with which calls succeed."""
+"""Right values for arguments, by the name of the argument."""
 METHODS = (
     *("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "compile", "set_weights"),
     *("add", "save", "save_weights", "load_weights", "summary"),
@@ -203,8 +204,9 @@ OTHERS: dict[str, Any] = {
 
 
 def random_call(function: Any, rng: random.Random) -> tuple[list[Any], dict[str, Any]]:
-    """Return arguments by position and by name: some right, some wrong, some that the function does
-    not have.
+    """Return random arguments for a function, by position and by name.
+
+    Some are right, some wrong, and some have names that the function does not know.
     """
     names = [name for name in inspect.signature(function).parameters if name != "self"]
     names += rng.sample(["sample_weight", "name", "colour", "trainable", "input_shape"], 2)
@@ -223,7 +225,10 @@ def random_call(function: Any, rng: random.Random) -> tuple[list[Any], dict[str,
 def test_random_calls(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A call succeeds, or is one line; files may be missing, as the docstrings have it."""
+    """Check that a random call succeeds, or raises a TrainingError of one line.
+
+    Functions that read or write files may raise OSError, as their docstrings state.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     monkeypatch.setenv("SYSTOLA_DATASET_SAMPLES", "3")
@@ -234,7 +239,7 @@ def test_random_calls(
         function: Any = getattr(model(), name) if name in METHODS else OTHERS[name]
         given, by_name = random_call(function, rng)
         if name == "fit" and len(given) > 3:
-            given[3] = 1  # epochs: a large number is right, and takes long
+            given[3] = 1  # many epochs would be right, but take long
         elif name == "fit":
             by_name["epochs"] = 1
         if callable(by_name.get("print_fn")):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong calls by a random caller: right calls of the Python interface with one wrong argument.
+"""Tests that any one wrong argument in a right call of the Python interface is refused.
 
 All pairs of an argument and a wrong value are a closed set, of which a constant seed draws DRAWN.
 """
@@ -143,7 +143,7 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, Values]]] = {
     "load": ({"filepath": "m.tpu"}, {"filepath": (*TYPES, 5, None, True, "a\0b")}),
     "save": ({"filepath": "m.tpu"}, {"filepath": (*TYPES, 5, None, True, "."), "overwrite": FLAG}),
 }
-"""Right arguments of each call, and wrong values of some arguments."""
+"""Right arguments of each call, and wrong values for some of these arguments."""
 METHODS = (
     *("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "compile"),
     *("set_weights", "add", "save"),
@@ -162,7 +162,7 @@ OTHERS = [each for each in ALL if each not in CHOSEN]
 def test_one_line(
     calls: Sequence[tuple[str, str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each call is one line of TrainingError; nothing runs, and nothing is written."""
+    """Check that a wrong call raises a TrainingError of one line, and neither runs nor writes."""
     monkeypatch.chdir(tmp_path)
     wrong = [f"{call}: {found}" for call in calls if (found := _mistake(*call))]
     assert not wrong, "\n".join(wrong)
@@ -170,7 +170,7 @@ def test_one_line(
 
 
 def test_the_right_calls_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each wrong call differs from a right call in one argument: without it the call succeeds."""
+    """Check that the right calls succeed, from which each wrong call differs in one argument."""
     monkeypatch.chdir(tmp_path)
     for name, (right, _) in CALLS.items():
         if name not in ("set_weights", "add", "load"):
@@ -182,7 +182,7 @@ def _function(name: str, which: Sequential) -> Callable[..., object]:
 
 
 def _mistake(name: str, argument: str, number: int) -> str:
-    """Make a wrong call; return the fault of its error, or an empty text."""
+    """Make a wrong call; return the fault of its error, or an empty text if the error is right."""
     right, wrong = CALLS[name]
     which = model()
     value = wrong[argument][number]
