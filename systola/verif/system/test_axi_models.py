@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the machine against the AXI models of cocotbext-axi, which are independent."""
+"""The test of the machine with AXI memories of cocotbext-axi, which others have written."""
 
 import itertools
 import logging
@@ -30,7 +30,7 @@ SIZE = 1 << 20
 
 
 class Bench:
-    """A bench of the machine between AxiLiteMaster, AxiRam and AxiRamRead."""
+    """A bench of the machine with AxiLiteMaster as host, and AxiRam and AxiRamRead as memories."""
 
     def __init__(self, dut):
         self.dut = dut

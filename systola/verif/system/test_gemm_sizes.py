@@ -21,7 +21,7 @@ from systola.verif.plan.selection import thorough
 SOME = 40
 EXHAUSTIVE = ("2x2", "4x4", "8x8", "14x14", "16x16", "32x32", "12x20")
 MANY = 143
-"""Products on each machine: more than a thousand together."""
+"""Number of products on each machine: more than a thousand on all machines together."""
 
 
 def check_products(name, count):
