@@ -40,10 +40,10 @@ def golden_results(config: Config, pod: Spread) -> list[NDArray[np.int8]]:
     ("name", "cores", "application"),
     [
         ("tiny", 3, recurrent(batch=3, inputs=10, size=12)),
-        # Two cores share a tile's columns.
+        # Two cores work on each tile of the cell's channels.
         thorough("tiny", 4, recurrent(batch=4, inputs=12, size=8)),
         thorough("tiny", 5, recurrent(batch=3, inputs=9, size=7)),
-        thorough("tiny", 4, recurrent(batch=5, inputs=4, size=4)),  # a core for each gate
+        thorough("tiny", 4, recurrent(batch=5, inputs=4, size=4)),  # each core makes one gate
         thorough("tiny", 1, recurrent(batch=2, inputs=4, size=4)),
         thorough("8x8", 3, recurrent(batch=6, inputs=20, size=24)),
         thorough("8x8", 2, dense(batch=9, sizes=(24, 40, 17, 9))),
