@@ -132,11 +132,12 @@ def test_bytes_by_hand() -> None:
         host_register=5,
         buffer_register=2,
     )
-    # From the top bit, each field has whole hexadecimal digits, `tail` less one. Two reserved bits
-    # and the registers 2 and 5 follow (00 010 101).
+    # In the expected word, from its top bit on, each field has whole hexadecimal digits; `tail` is
+    # stored less one. Two reserved bits and the registers 2 and 5 follow (00 010 101).
     digits = "ffbcd56789aabcde0102030412341510"
     assert word == bytes.fromhex(digits)[::-1]
-    # From bit 8 on there are `first` 1, `second` 4 and `register` 7: 111 100 001 in binary.
+    # From bit 8 of the word on there are `first` 1, `second` 4 and `register` 7: in binary,
+    # 111 100 001.
     word = encode(Opcode.SET_REGISTER, register=7, value=-2, first=1, second=4)
     number = 0xFFFFFFFE << 24 | 0b111_100_001
     assert word == b"\x08" + number.to_bytes(15, "little")
@@ -156,7 +157,7 @@ def test_bytes_by_hand() -> None:
         out_height=0xDEF,
         out_width=0x012,
     )
-    # The fields `left`, `top`, `dilation_x` ... `stride_y` lie between the other fields.
+    # In the word, the fields `left`, `top`, `dilation_x` ... `stride_y` lie between other fields.
     assert word == bytes.fromhex("012def00fff430201cdab7894561230c")[::-1]
 
 
@@ -318,6 +319,6 @@ def test_fields_reach_every_preset(name: str) -> None:
         parameter=config.parameter_entries - 1,
         table=config.tables - 1,
     )
-    # The weight memory has the original's 8 GiB, but at most 2^24 tiles.
+    # The weight memory has the 8 GiB of the original TPU, but at most 2^24 tiles.
     tiles = min(2**33 // config.tile_bytes, 2**24)
     encode(Opcode.READ_WEIGHTS, tile=tiles - 1, count=tiles - 1)

@@ -194,7 +194,7 @@ def test_what_must_not_meet_is_compared(younger: Instruction) -> None:
         for one, other in product((*younger.reads, *younger.writes), (*older.reads, *older.writes)):
             writes = other in older.writes
             if (one.base == "weights") is not group.from_buffer:
-                continue  # belongs to the other queue of a MatrixMultiply
+                continue  # this use belongs to the other queue of a MatrixMultiply
             if one.memory is not other.memory or not (writes or one in younger.writes):
                 continue
             if in_order(younger, older, writes and one in younger.reads):

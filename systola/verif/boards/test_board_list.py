@@ -48,6 +48,7 @@ def test_build_script(name: str) -> None:
     script = plan.files["build_design.sh"]
     script = script if isinstance(script, str) else script.decode()
     used = {line.split(":=")[0][4:] for line in script.splitlines() if ":=" in line}
-    assert used - {"OPENFPGALOADER"} == set(board.tools)  # Amaranth names it, and does not run it
+    # Amaranth's script names openFPGALoader, but does not run it.
+    assert used - {"OPENFPGALOADER"} == set(board.tools)
     assert "--seed 7 --freq 50" in script
     assert f"design.{board.product}" in script

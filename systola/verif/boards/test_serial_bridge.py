@@ -257,7 +257,7 @@ async def cut_end(dut):
     ]
 
 
-@pytest.mark.thorough  # no other test uses its simulator, which takes 20 seconds to build
+@pytest.mark.thorough  # no other test uses this simulator, which takes 20 seconds to build
 @pytest.mark.parametrize("simulator", quick_simulators())
 def test_serial_bridge(simulator):
     run_module("boards.test_serial_bridge", simulator, verilog=convert(Rig()), top=TOP)

@@ -287,7 +287,7 @@ def test_signal_ends_a_long_run() -> None:
 
 def test_reader_goes_away(tmp_path: Path) -> None:
     program = tmp_path / "long.bin"
-    program.write_bytes(bytes(16 * 100_000))  # 4 MB of text, more than a pipe holds
+    program.write_bytes(bytes(16 * 100_000))  # a program with 4 MB of text, more than a pipe holds
     with start("disasm", str(program)) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f".word 0x{0:032x}\n"

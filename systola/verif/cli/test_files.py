@@ -180,7 +180,7 @@ def line_of(begin: str, given: Mapping[Option, str], others: str = "out") -> str
 
 
 def assert_refused(command: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Check that a command is refused in one line of text with `says`, and changes no file."""
+    """Check that a command is refused in one line that contains `says`, and changes no file."""
     before = tree(Path())
     status, out, err = run(command, capsys)
     assert (status, out) == (2, ""), command
@@ -239,7 +239,7 @@ def test_what_cannot_be_written(
 
 @pytest.mark.parametrize("option", OUTPUTS, ids=str)
 def test_what_must_not_be_written(option: Option, capsys: pytest.CaptureFixture[str]) -> None:
-    make_parser()  # loads modules before the user changes to one that may not read them
+    make_parser()  # loads modules before the process becomes a user without the right to read them
     with protected_folder(), as_nobody():
         for name in ("old", "below/new", "below/old", "below/to_old"):
             line = line_of(RUNS[option.command], {option: name})
@@ -324,7 +324,7 @@ def test_a_timeline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Check the file of a timeline, which only a run on the RTL has."""
     line = "gemm 3 4 5 --preset tiny --timeline below/to_old -q"
     before = tree(folder)
-    assert run(line, capsys)[0] == 0  # builds the simulator, if need be
+    assert run(line, capsys)[0] == 0  # builds the simulator if it is missing
     after = tree(folder)
     assert after.pop("old")[0] == before.pop("old")[0]
     assert json.loads(Path("old").read_text())["traceEvents"]

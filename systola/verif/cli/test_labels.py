@@ -62,7 +62,7 @@ def test_without_labels(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.thorough
 def test_float_network(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Check that with --calibrate the accuracy of the quantised network is printed."""
+    """Check that --calibrate prints the accuracy of the quantised network, here above 90 %."""
     Path("m.onnx").write_bytes(as_onnx())
     data = digits()
     np.savez("x.npz", x=data["x_test"], y=data["y_test"].astype(np.int64))

@@ -63,7 +63,7 @@ def renamed_tflite(content: bytes, name: str) -> bytes:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Enter a working directory with files that have hostile names, and files with shown names."""
+    """Enter a working directory with files that contain hostile names, or harmless copies."""
     monkeypatch.chdir(tmp_path)
     content = (files("systola.models") / MODEL).read_bytes()
     np.savez("x.npz", x=np.zeros((2, 1, 64), np.float32))

@@ -40,7 +40,7 @@ def test_train_and_go_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     status, out, err = run(f"train m.tpu --data plain.npz -q --json - {MACHINE}", capsys)
     assert (status, err) == (0, "")
     figures = json.loads(out)
-    # Each of two epochs has four batches of 64 and one of 50.
+    # Two epochs of 200 samples had four batches each; one epoch of 50 samples has one batch.
     assert (figures["epochs"], figures["steps"], figures["preset"]) == (3, 9, "8x8-training")
     assert len(figures["loss"]) == 1 and "val_loss" not in figures
     step = figures["step_energy"]

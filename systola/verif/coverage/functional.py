@@ -207,7 +207,9 @@ _WINDOWS: dict[str, Callable[[Window], bool]] = {
     "a map of one pixel": lambda w: w.height == w.width == 1,
     "lines between rows": lambda w: w.pitch > w.width,
 }
-"""Kinds of windows in use; each may occur with Convolve, Depthwise or Pool."""
+"""Kinds of windows over feature maps, by name, each with its condition.
+
+A kind may occur with Convolve, Depthwise or Pool."""
 
 
 def _last(start: int, windows: int, step: int, taps: int, gap: int) -> int:

@@ -106,7 +106,7 @@ def test_halt_and_fault_inside_loops() -> None:
 
 
 def test_fault_in_a_later_pass_names_the_place_in_the_program() -> None:
-    """Check the fault's place for a loop with a third pass that reads beyond 1024 lines."""
+    """Check the place that a fault reports: the third pass of a loop reads beyond 1024 lines."""
     read = encode(
         Opcode.READ_HOST_MEMORY,
         **{"host": 0, "rows": 1, "stride": 0, "blocks": 1, "tail": 4},
@@ -208,7 +208,7 @@ def test_alignment_is_that_of_the_sum() -> None:
 
 
 def test_every_index_register_field_means_the_sum() -> None:
-    """Compare any instruction with registers to the same instruction with the sums written out."""
+    """Check that an instruction with index registers does the same as with the sums written out."""
     rng = random.Random(random_seed())
     base = {
         Opcode.LOOP: {"count": 3},

@@ -61,7 +61,7 @@ def test_all_else_runs_on_the_least_machine(word: bytes) -> None:
     Rig(least, tiles=1).complete(weights(), Windows().word, word, HALT)
 
 
-# A machine in which all numbers of NUMBERS differ.
+# A machine with four different numbers of rows, columns and bytes of both buses.
 ODD = dataclasses.replace(TINY, name="odd", rows=3, cols=5, columns_per_lane=1)
 ODD = dataclasses.replace(ODD, host_bus_bytes=8, weight_bus_bytes=16)
 NUMBERS = {"rows": 3, "columns": 5, "host_bus": 8, "weight_bus": 16}

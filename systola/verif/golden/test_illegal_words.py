@@ -79,7 +79,7 @@ def test_reserved_bits(word: bytes, reserved: tuple[range, ...]) -> None:
     [
         (TINY, patched(read(), 16, 0, 16)),  # the field rows is 0
         (TINY, patched(read(), 108, 0, 12)),  # the field blocks is 0
-        (TINY, patched(read(), 120, 4, 8)),  # a tail of five bytes, where vectors have four
+        (TINY, patched(read(), 120, 4, 8)),  # the tail has five bytes, but vectors have four
         (TINY, patched(write(), 16, 0, 16)),
         (TINY, patched(write(), 108, 0, 12)),
         (TINY, patched(write(), 120, 4, 8)),

@@ -152,7 +152,7 @@ LIMITS: list[tuple[bytes, bytes, Fault, int]] = [
         Fault.BUFFER_RANGE,
         1017,
     ),
-    # COPY has no operand b.
+    # A Vector with COPY has no operand b, so any `operand` is legal.
     (
         vector(operation=Operation.COPY, operand=1024),
         vector(operation=Operation.MULTIPLY, operand=1024),

@@ -149,13 +149,13 @@ def test_exponents_by_hand() -> None:
         return int(rig.machine.buffer[0:2, 0].copy().view("<i2")[0])
 
     two, three = measure(exponent=1, value=2), measure(exponent=2, value=3)
-    assert shown(two, three, measure(exponent=4, first=1, second=2, value=-1)) == 31  # 1000 / 32
+    assert shown(two, three, measure(exponent=4, first=1, second=2, value=-1)) == 31  # 1000 / 2^5
     assert shown(two, three, measure(exponent=4, first=1, third=2)) == 1000
     assert shown(two, measure(exponent=4, third=1, value=-1)) == 4000
     assert shown(measure(exponent=4, value=-8)) == 32767
     assert shown(measure(exponent=4, value=127)) == 0
     assert shown(measure(exponent=4, value=127), measure(exponent=4, first=4, value=127)) == 2000
-    larger = measure(Source.ACCUMULATORS, exponent=4, bits=7)  # 1000 has 10 bits
+    larger = measure(Source.ACCUMULATORS, exponent=4, bits=7)  # the sum 1000 has 10 bits
     assert shown(larger) == 63
     assert shown(two, measure(Source.ACCUMULATORS, exponent=4, bits=7, first=1, value=2)) == 31
     assert shown() == 500  # the register is zero again in the next program

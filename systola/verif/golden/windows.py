@@ -30,12 +30,12 @@ class Windows:
 
     @property
     def word(self) -> bytes:
-        """The instruction that sets these operands."""
+        """The instruction word of a Set_Config_Window with these operands."""
         return encode(Opcode.SET_CONFIG_WINDOW, **vars(self))
 
     @property
     def outputs(self) -> int:
-        """Number of windows."""
+        """Number of windows over the feature map."""
         return self.out_height * self.out_width
 
     @property

@@ -118,8 +118,7 @@ class TestReaders:
     @pytest.mark.icarus
     @pytest.mark.parametrize("standard", STANDARDS)
     def test_icarus(self, written: Path, standard: str) -> None:
-        # The output is not /dev/null: Icarus makes its output executable, for which root has the
-        # right.
+        # The output is not /dev/null, because Icarus, run by root, would make it executable.
         compiled = written.with_suffix(".vvp")
         silent("iverilog", f"-g{standard}", "-Wall", "-s", written.stem, "-o", compiled, written)
 

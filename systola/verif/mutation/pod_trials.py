@@ -2,7 +2,7 @@
 """The quick regression that a mutant of a pod has to survive.
 
 Its programs are random, some damaged, some abandoned. Short programs test the end of each core.
-Other trials have instructions over many lines and rows next to transfers, errors of the memory, and
+Other trials have instructions over many lines and rows next to transfers, bus errors, and
 registers.
 """
 

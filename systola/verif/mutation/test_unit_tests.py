@@ -53,7 +53,7 @@ def place(**cells):
 
 
 def test_the_same_cell_of_as_many():
-    """Check that a place finds the same cell of a unit among other cells, and under other names."""
+    """Check that a fault's place finds the same cell of a unit among other cells, and renamed."""
     found = place(other=cell("$sub"), elsewhere=cell("$add", source="hdl/adder.py:8"))
     unit = design(unit={"$7": cell("$sub"), "$8": cell("$add"), "$9": cell("$add")})
     assert found.among_modules(unit) == mutant("unit", "$9", sources=(SOURCE,))

@@ -58,7 +58,7 @@ def test_public_names(module: str) -> None:
     real = importlib.import_module(".".join(["amaranth", *module.split(".")]).rstrip("."))
     folder = STUBS.joinpath("amaranth", *filter(None, module.split(".")))
     path = folder / "__init__.pyi" if folder.is_dir() else folder.with_suffix(".pyi")
-    private = {"pickle_by_enum_name", "pickle_by_global_name"}  # undocumented, from Python's enum
+    private = {"pickle_by_enum_name", "pickle_by_global_name"}  # undocumented names of enum
     assert set(real.__all__) - set(declared(path.read_text())) <= private
 
 

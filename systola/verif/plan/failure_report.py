@@ -61,7 +61,7 @@ def repeat_command(item: pytest.Item) -> str:
 
 
 def _headline(item: pytest.Item, shown: Any) -> str:
-    """Return file, line and message of a failure."""
+    """Return a text with file, line and message of a failure."""
     crash = getattr(shown, "reprcrash", None)
     if crash is None:
         return "\n".join(str(shown).splitlines()[-MESSAGE_LINES:])

@@ -33,7 +33,7 @@ PATTERNS = {
 }
 """Advice for the author of a text, each with the pattern of words that it is about."""
 CONTINUES = re.compile(r"(Of|That|Those|It|Its|As|Like|See|The same)\b")
-"""Beginnings of a docstring that cannot be read without the name above it."""
+"""Pattern of beginnings of docstrings that cannot be read without the name above them."""
 DIRECTIVE = re.compile(r"#!|# (SPDX|noqa|type:|pyright:|ruff:|fmt:)")
 
 

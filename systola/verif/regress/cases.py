@@ -64,7 +64,7 @@ _WHOLE: dict[str, Callable[[Config, str], Image]] = {
 }
 """Kinds of programs that always reach Halt, each with the function that writes such a program."""
 FAULT_EVERY = 5
-"""Period of random programs that end in a fault: one program of this number does."""
+"""Number of random programs of which one ends in a fault."""
 _INSTRUCTIONS_WITH = {
     **{Fault.ILLEGAL_FIELD: 8, Fault.BUFFER_RANGE: 4, Fault.UNAVAILABLE: 6, Fault.OVERLAP: 3},
     **{Fault.HOST_WINDOW: 2, Fault.PARAMETER_RANGE: 2, Fault.WINDOW: 2},
@@ -88,11 +88,11 @@ class Case:
 
     @property
     def config(self) -> Config:
-        """Return the machine that the program is for."""
+        """Return the configuration of the machine for which the program is written."""
         return machine(self.preset)
 
     def image(self) -> Image:
-        """Return the program with its data."""
+        """Return the case's program with its data."""
         name = f"{self.kind} {self.seed} {self.index}"
         if self.kind == "garbage":
             return _garbage(self.config, name)

@@ -95,8 +95,7 @@ class Pair:
             return str(error)
         program = host[image.program_offset :][: len(image.program)]
         if program.tobytes() != image.program:
-            # Results of a program that overwrites its own instructions are undefined, but it must
-            # end.
+            # A program that overwrites its own instructions has undefined results, but must end.
             return self._abandon(image, ends)
         try:
             result = self.machine.run(image, limit=self.limit, progress=progress, interval=interval)

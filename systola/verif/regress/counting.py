@@ -38,5 +38,5 @@ class CountingPair(Pair):
         super().__init__(machine, self._golden)
 
     def coverage(self) -> Coverage:
-        """Return the coverage of all programs so far."""
+        """Return the coverage of all programs that the pair has run so far."""
         return Coverage.of(self._machine, self._golden, self._machine.faults)

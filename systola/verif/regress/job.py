@@ -59,9 +59,10 @@ class Report:
     failures: list[str] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
     left_out: int = 0
-    """Number of programs not run because an earlier program of their job failed, which might also
-    make
-them fail."""
+    """Number of programs not run because an earlier program of their job failed.
+
+    The first failure might also make these programs fail.
+    """
 
     def add(self, other: Report) -> None:
         """Add the findings of another job."""

@@ -42,7 +42,7 @@ class StoppedError(Exception):
 
 
 class Outcome(NamedTuple):
-    """The outcome of one run of a test."""
+    """The outcome of one test in one run."""
 
     test: str
     failed: bool

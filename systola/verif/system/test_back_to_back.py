@@ -96,7 +96,7 @@ async def state_ends_with_its_program(dut, end):
     host[2 * DATA_OFFSET : 2 * DATA_OFFSET + entry.size] = entry
 
     async def leave():
-        """Run the program that sets the state, until its end as `end` demands."""
+        """Run the program that sets the state, until it ends in the way of `end`."""
         last = {"halt": HALT, "fault": bytes(16), "soft reset": encode(Opcode.END_LOOP)}[end]
         fault = Fault.ILLEGAL_OPCODE if end == "fault" else None
         image = make_image([*leaves_state_behind(), last], host=host, weights=weights)

@@ -104,9 +104,8 @@ RELATIVE = {"function": Function.QUOTIENT, "operation": Operation.ADD, "operand"
 def test_cycles_of_a_vector(how, each):
     """Check that a vector takes two cycles with a curve, and one cycle with a table of int32.
 
-    With a curve it takes one cycle for each of its two lines.
-
-    A vector also takes one cycle if a line is subtracted from all vectors.
+    With a curve it takes one cycle for each of its two lines. A vector also takes one cycle if a
+    line is subtracted from all vectors.
     """
     config = preset(PRESET)
     cycles = []

@@ -187,7 +187,7 @@ def test_a_hang():
         told = machine.what_hangs(product(config), **silent)
         assert [line.strip() for line in told.splitlines()] == HANGS[1:]
         assert "does end" in machine.what_hangs(product(config))
-        # A limit that is too low gives the same message.
+        # A program that runs into its limit of cycles gets the same message as a hang.
         machine.reset()
         with pytest.raises(NoEnd, match="STATUS: BUSY"):
             compared_run(machine, Machine(config), product(config), limit=20)

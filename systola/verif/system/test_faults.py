@@ -104,8 +104,7 @@ def test_faults(simulator):
 
 @pytest.mark.parametrize(("name", "other"), [("tiny", "2x2"), thorough("small", "tiny")])
 def test_program_of_another_machine(name, other):
-    """Check that a program of another machine stops at its first instruction, with memory
-    untouched.
+    """Check that a program of another machine stops at once, with memory untouched.
 
     A program of the right machine then runs. Nothing else is wrong with the stopped program:
     without its first instruction it ends at Halt.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix products of random sizes on the RTL, compiled by the project, against numpy.
+"""Tests of matrix products of random sizes on the RTL, compiled by the project, against numpy.
 
-All sizes up to 4S + 1 are tried on the golden model, in verif/compiler.
+All sizes up to 4S + 1, with S the larger side of the array, are tried on the golden model in
+verif/compiler.
 """
 
 import random

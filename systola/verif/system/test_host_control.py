@@ -101,7 +101,7 @@ async def waits(dut, index):
 
 
 async def started(dut, *program):
-    """Return a bench in which `program` has been started."""
+    """Return a bench of the machine on which `program` has just been started."""
     tb = TB(dut, latency=3)
     await tb.start()
     await tb.prepare(image(*program))

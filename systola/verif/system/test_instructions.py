@@ -107,7 +107,7 @@ async def read_host_memory(dut, rows, blocks, tail, opcode):
     opcode=[Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE],
 )
 async def write_host_memory(dut, rows, blocks, tail, gap, opcode):
-    """Check writes with `gap` pitches between rows; with a negative gap, rows overlap."""
+    """Check host writes with `gap` pitches between rows; with a negative gap, rows overlap."""
     tb = await bench(dut, latency=3, stall=0.2)
     tail = tail or tb.config.cols
     stride = (blocks + gap) * tb.config.output_pitch
@@ -251,9 +251,9 @@ async def set_register(dut):
     pitch = tb.config.output_pitch
     registers = [
         {"register": 1, "value": -1},
-        {"register": 2, "value": 1 << 20, "first": 1, "second": 1},  # becomes 2^20 - 2
-        {"register": 3, "value": -(1 << 31), "first": 1},  # becomes 2^31 - 1
-        {"register": 3, "value": 1, "first": 3, "second": 3},  # becomes 2^32 - 1
+        {"register": 2, "value": 1 << 20, "first": 1, "second": 1},  # the register becomes 2^20 - 2
+        {"register": 3, "value": -(1 << 31), "first": 1},  # the register becomes 2^31 - 1
+        {"register": 3, "value": 1, "first": 3, "second": 3},  # the register becomes 2^32 - 1
         {"register": 4, "value": pitch},
         {"register": 5, "value": OUTPUT, "first": 4, "second": 4},
         {"register": 5, "value": 5 * pitch, "first": 5},

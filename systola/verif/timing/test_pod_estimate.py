@@ -29,7 +29,7 @@ def cycles(*texts: str, stages: int = 2) -> list[int]:
 
 @pytest.mark.parametrize("latency", [0, 30])
 def test_cores_without_links(latency: int) -> None:
-    """Check that a core of a pod takes as many cycles as alone if no link is used."""
+    """Check that a core of a pod takes as many cycles as a single core if no link is used."""
     texts = (COPY, COPY * 3 + "synchronize\n" + COPY, "nop")
     images = [text_image(text) for text in texts]
     memory = MemorySpeed(latency)
