@@ -190,7 +190,7 @@ async def control(dut):
 
 @cocotb.test
 async def refusals(dut):
-    """Check errors of one line: wrong configuration, too large a program, no board."""
+    """Check that a wrong configuration, too large a program or no board gives a one-line error."""
     line = await start(dut)
     program = compile_chain(CONFIG, [random_layer(np.random.default_rng(1), 400, 100)], 1)
 

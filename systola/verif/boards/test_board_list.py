@@ -17,7 +17,7 @@ from systola.runtime.serial_port import DEFAULT_BAUD
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_clock(name: str) -> None:
-    """Check that a board's clock and the default baud rate are possible, and its memory is, too."""
+    """Check that a board's clock, default baud rate and memory are possible."""
     board = BOARDS[name]
     clock = pll_settings(platform_of(board), board.mhz * 1e6)
     assert clock.hz == pytest.approx(board.mhz * 1e6, rel=0.01)

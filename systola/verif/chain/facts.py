@@ -80,7 +80,7 @@ def golden_facts(config: Config, seed: int, count: int) -> list[Facts]:
 
 
 def facts_of(result: RunResult) -> Facts:
-    """Return the facts of a program on a simulated machine."""
+    """Return the facts about a program's run on a simulated machine."""
     assert bool(result.status & Status.FAULT) == bool(result.fault_cause)
     return Facts(
         host=hashlib.sha256(result.host.tobytes()).hexdigest(),

@@ -125,7 +125,7 @@ def test_vector_with_litert_curve() -> None:
     rig.complete(*loads, HALT)
     assert np.array_equal(curve_of(rig.machine.tables, 2), curve)
     planes = np.zeros((9, CONFIG.output_pitch), np.uint8)
-    planes[7], planes[8] = 0x40, 1 << 5  # a factor of 1: 2 x 2^30 / 2^31
+    planes[7], planes[8] = 0x40, 1 << 5  # the entry's factor is 1: 2 x 2^30 / 2^31
     rig.host[: planes.size] = planes.ravel()
     rig.complete(encode(Opcode.LOAD_PARAMETERS, host=0, parameter=0, count=1), HALT)
     values = np.array([[-32768, -1, 0, 32767], [-129, -128, 127, 128]], np.int16)

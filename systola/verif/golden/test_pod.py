@@ -133,7 +133,7 @@ def test_instructions_go_on_beside_a_transfer() -> None:
     )
     apart = "activate accumulator=0, buffer=200, rows=1, n_tiles=1, parameter=0"
     meets = "activate accumulator=0, buffer=199, rows=1, n_tiles=1, parameter=0"
-    # Without a weight window this is a fault, which waits for the Send.
+    # Read_Weights without a weight window is a fault, and a fault waits for the Send.
     reads = "read_weights tile=0, count=1"
     pod = Pod(LINKED, 3)
     assert ends(pod, *[exchange.format(apart)] * 3) == [None] * 3

@@ -274,7 +274,7 @@ def _count_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _straight_program(count: int) -> Image:
-    """Return a program for the upper bits of instruction numbers and of the number of tags.
+    """Return a program that needs the upper bits of instruction numbers and of the tag count.
 
     The program has a loop after `count` instructions. It has no Halt, so that the machine reports
     the number of the last instruction.

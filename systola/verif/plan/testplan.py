@@ -197,7 +197,7 @@ def _report(results: Path) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write or check the page, or print the plan with results, and return the exit status."""
+    """Write or check docs/testplan.md, or print the plan with results; return the exit status."""
     if arguments and arguments[0] == RESULTS:
         return _report(Path(arguments[1]))
     found = problems(features())

@@ -43,7 +43,7 @@ def program(config, entries, table):
     host = np.zeros(_INPUT + 2 * size, np.uint8)
     planes = host[_PARAMETERS:][: PARAMETER_PLANES * config.output_pitch]
     planes = planes.reshape(PARAMETER_PLANES, -1)
-    planes[7], planes[8] = 0x40, 1 << 5  # a factor of 1: 2 x 2^30 / 2^31
+    planes[7], planes[8] = 0x40, 1 << 5  # the entry's factor is 1: 2 x 2^30 / 2^31
     host[_TABLES : _TABLES + CURVE_TABLES * TABLE_BYTES] = curve_bytes(entries)
     lines = codes_as_lines(CODES, config.cols)
     host[_INPUT : _INPUT + size] = lines.ravel()

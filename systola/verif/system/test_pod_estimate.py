@@ -32,17 +32,18 @@ pytestmark = pytest.mark.thorough
 CONFIG = preset("tiny-links")
 CORES = 3
 NEAR_LINKS = 2
-"""Largest error of short programs of link instructions alone, in cycles."""
+"""Largest error of the estimate for short programs of link instructions alone, in cycles."""
 FETCHES = 20
-"""Largest error of programs of many instructions, in cycles. They may fetch once more than
-estimated, which takes 16 beats of the narrow bus."""
+"""Largest error of the estimate for programs of many instructions, in cycles. They may fetch once
+more than estimated, which takes 16 beats of the narrow bus."""
 NEAR = 0.01
 NEAR_APPLICATION = 0.09
-"""Largest error of an application, as a share. Instructions and data share a bus of four bytes,
-which limits the smallest application."""
+"""Largest error of the estimate for an application, as a share. Instructions and data share a bus
+of four bytes, which limits the smallest application."""
 NEAR_RANDOM, FAR = 0.06, 1.5
-"""Errors of random programs: of the median, and the largest ratio. The programs are short. A fetch
-amid data, which is not modelled, takes 16 beats of the narrow bus: 1.5 to 4 % are missing."""
+"""Errors of the estimate for random programs: of the median, and the largest ratio. The programs
+are short. A fetch amid data, which is not modelled, takes 16 beats of the narrow bus: 1.5 to 4 %
+are missing."""
 PROGRAMS = 150
 """Number of random programs, enough for a steady median. The median of 24 programs has a standard
 deviation of 1 % from seed to seed."""

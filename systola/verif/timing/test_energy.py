@@ -57,7 +57,7 @@ def counts(text: str, config=TINY) -> Activity:
 
 
 def test_by_hand():
-    """Check the counts of a small product by hand: 3 samples, 8 inputs, 4 outputs, on 4 x 4.
+    """Check the counted work of a small product by hand: 3 samples, 8 inputs, 4 outputs, on 4 x 4.
 
     Buffer lines and beats of the buses have 4 bytes.
     """
@@ -173,7 +173,7 @@ def test_vectors_that_the_rtl_counted(work):
 
 @pytest.mark.parametrize("counted", originals(), ids=lambda each: each.name)
 def test_original_beside_the_rtl(counted):
-    """Check counts of the original's applications against the counter of stored RTL runs.
+    """Check the counted work of the original's applications by the counter of stored RTL runs.
 
     A vector has 65,536 products.
     """
@@ -223,7 +223,7 @@ LOOP = """
 
 
 def test_loops_that_depend_on_registers():
-    """Check counts of a loop with a count in a register: it runs 3, 4 and 5 times."""
+    """Check the counted work of a loop with a count in a register: it runs 3, 4 and 5 times."""
     body = "vector operation=add, buffer=0, operand=8, destination=16, rows=2, parameter=0"
     once = counts(f"{body}\nhalt")
     assert once.lane_multiplies == 3 * 2 * TINY.cols
@@ -231,7 +231,7 @@ def test_loops_that_depend_on_registers():
 
 
 def test_loop_whose_window_is_set_at_its_end():
-    """Check counts of a loop in which the first iteration has another window than later ones."""
+    """Check the counted work of a loop: its first iteration has another window than later ones."""
     small, large = (
         f"set_config_window height={n}, width={n}, pitch={n}, kernel_height=1, kernel_width=1, "
         f"stride_y=1, stride_x=1, dilation_y=1, dilation_x=1, out_height={n}, out_width={n}"
@@ -315,7 +315,7 @@ def test_words_of_16_bits_take_their_passes():
 
 
 def test_neighbours():
-    """Check counts of a core that sends sums, and of a core that receives them.
+    """Check the counted work of a core that sends sums, and of a core that receives them.
 
     Beats of a link are as wide as the host port.
     """
