@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared parts of the tests: names of cocotb tests for pytest's -k, and the fixture `data_set`.
+"""Shared parts of all tests: names of cocotb tests for pytest's -k, and the fixture `data_set`.
 
-There are few sets of data for tests with a bound that is not proven for all data.
+The fixture is for tests with a measured bound, which is not proven for all data.
 """
 
 import pytest
@@ -20,7 +20,7 @@ pytest_plugins = (
 )
 
 FOLDERS = ("boards/", "integration/", "system/", "units/")
-"""Folders with cocotb tests."""
+"""Folders of systola/verif that have cocotb tests."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,10 +36,10 @@ DATA_SETS = 10
 
 @pytest.fixture
 def data_set() -> int:
-    """Return the number of the data that a test is about, one of DATA_SETS.
+    """Return the number of the data set that a test uses, one of DATA_SETS.
 
-    A test asks for it, not for a seed, if a bound does not follow from the arithmetic but was
-    measured. Then the bound holds for all of the sets, which `pytest --exhaustive` runs one by one.
+    A test uses this number in place of a seed if its bound does not follow from the arithmetic but
+    was measured. The bound holds for all sets, which `pytest --exhaustive` runs one by one.
     """
     return random_seed() % DATA_SETS
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layout of instruction words, written down from the text of the ISA."""
+"""The layout of instruction words, written by hand from the text of the instruction set."""
 
 from __future__ import annotations
 
@@ -338,7 +338,7 @@ LAYOUT: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {
     ),
     "barrier": (0x5B, {}),
 }
-"""Opcode and (most, least significant bit) of each field."""
+"""Opcode of each instruction, and the most and the least significant bit of each of its fields."""
 SIGNED = {"zero_point", "ceiling", "floor", "fill", "zero_a", "zero_b", "value", "top", "left"}
 MINIMUM_ONE = {
     *("rows", "blocks", "count", "k_tiles", "n_tiles", "register"),
@@ -346,11 +346,11 @@ MINIMUM_ONE = {
     *("stride_y", "stride_x", "dilation_y", "dilation_x"),
 }
 ONE_LESS = {"tail"}
-"""Fields that hold their operand minus one."""
+"""Names of fields that hold their operand minus one."""
 
 
 def extremes(mnemonic: str) -> dict[str, tuple[int, int]]:
-    """Return the smallest and largest value of each field."""
+    """Return the smallest and the largest operand of each field of an instruction."""
     ends: dict[str, tuple[int, int]] = {}
     for name, (high, low) in LAYOUT[mnemonic][1].items():
         width = high - low + 1
@@ -359,7 +359,8 @@ def extremes(mnemonic: str) -> dict[str, tuple[int, int]]:
         elif name in SIGNED:
             ends[name] = -(2 ** (width - 1)), 2 ** (width - 1) - 1
         else:
-            # Loop may say 0: its index register adds to it. Require_Machine may: it is compared.
+            # A count of 0 is legal in a Loop, as its index register is added, and so are zeros in a
+            # Require_Machine.
             least = name in MINIMUM_ONE and mnemonic not in ("loop", "require_machine")
             ends[name] = int(least or (mnemonic, name) == ("measure", "exponent")), 2**width - 1
     return ends

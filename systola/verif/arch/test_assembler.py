@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assembly text to words and back, and the message for every kind of mistake."""
+"""Tests of the assembler: text to words and back, and a message for every kind of mistake."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ rounding=single, zero_point=-128, ceiling=-0x1, table = 1
 
 
 def test_index_registers() -> None:
-    """Check both forms of index registers, and their text from the disassembler."""
+    """Check both forms of index registers in assembly text, and their disassembled text."""
     long = """
     loop count=3, count_register=0
     loop count=0, count_register=7
@@ -121,7 +121,7 @@ def test_word() -> None:
     word = "0x02030405060708090a0b0c0d0e0f1011"
     assert assemble(f".word {word}") == b"\x11" + bytes(range(16, 1, -1))
     assert assemble(".word 2") == encode(Opcode.HALT)
-    word = "0x02030405060708090a0b0c0d0e0f1007"  # 7 is no opcode
+    word = "0x02030405060708090a0b0c0d0e0f1007"  # opcode 7 does not exist
     assert disassemble(b"\x07" + bytes(range(16, 1, -1))) == f".word {word}\n"
 
 
@@ -151,8 +151,8 @@ def test_disassembly_text() -> None:
     [
         bytes(16),
         b"\xff" * 16,
-        b"\x02" + bytes(14) + b"\x80",  # a reserved bit
-        b"\x20" + bytes(15),  # count=0
+        b"\x02" + bytes(14) + b"\x80",  # a word with a reserved bit set
+        b"\x20" + bytes(15),  # a Read_Weights with count=0
     ],
 )
 def test_illegal_words(word: bytes) -> None:
@@ -167,7 +167,7 @@ def test_partial_words_are_refused() -> None:
 
 
 def test_round_trip() -> None:
-    """Check random instructions, legal and with a bit flipped, and random words."""
+    """Check that words survive disassembly and assembly: legal, with a flipped bit, or random."""
     rng = random.Random(random_seed())
     words: list[bytes] = []
     for _ in range(3000):
@@ -259,9 +259,9 @@ def test_mistakes(line: str, message: str) -> None:
 
 
 def test_a_machine_that_is_another_one() -> None:
-    """Check that text for one machine is refused for another.
+    """Check that the assembler refuses text for another machine than the given one.
 
-    Without a given machine the text may name any machine.
+    Without a given machine, the text may name any machine.
     """
     text = "require_machine rows=4, columns=4, host_bus=4, weight_bus=4\nhalt\n"
     assert assemble(text) == assemble(text, preset("tiny"))

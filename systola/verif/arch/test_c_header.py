@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The header systola.h, as a C compiler reads it."""
+"""Tests of the C header systola.h with a C compiler."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SOME = {
     "FAULT_BUS_TIMEOUT": 20,
     "POD_FIRST_FAULT": 0x01C,
 }
-"""Numbers of docs/registers.md and docs/isa.md, by hand."""
+"""Values of some macros, taken by hand from docs/registers.md and docs/isa.md."""
 
 
 def values(text: str, folder: Path) -> dict[str, int]:
-    """Return the value of each macro of the header in a C program."""
+    """Return the value that each macro of the header has in a C program."""
     names = re.findall(r"#define SYSTOLA_(\w+) ", text)
     assert len(set(names)) == len(names)
     (folder / "systola.h").write_text(text)
@@ -65,7 +65,8 @@ def test_nothing_is_missing(macros: dict[str, int]) -> None:
         ("FAULT_", Fault),
     ):
         for member in members:
-            # FAULT_CAUSE, _PC and _ADDRESS are registers, and no fault has such a name.
+            # The names are unique: FAULT_CAUSE, FAULT_PC and FAULT_ADDRESS are registers, not
+            # faults.
             assert macros[f"{prefix}{member.name}"] == member.value, member
     assert {f"COUNTER_{which.name}" for which in CycleClass} <= set(macros)
 

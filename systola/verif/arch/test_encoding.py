@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The encoding, against a layout and bytes worked out by hand from the text of the ISA."""
+"""Tests of instruction encoding, against a layout and bytes written by hand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_table_is_complete() -> None:
 
 
 def test_places() -> None:
-    """A field begins at a half byte, unless it follows another field of its group."""
+    """Check that a field begins at a half byte, unless it follows another field of its group."""
     together = {
         *("register", "first", "second", "third", "side", "source", "bits", "value"),
         *("function", "table", "rounding", "reduction", "operation", "exponent"),
@@ -45,7 +45,7 @@ def test_places() -> None:
 
 @pytest.mark.parametrize("mnemonic", LAYOUT)
 def test_extremes(mnemonic: str) -> None:
-    """Each field is encoded with its extreme values, beside extreme values of all others."""
+    """Check each field's extreme values, combined with extreme values of all other fields."""
     number, spans = LAYOUT[mnemonic]
     opcode = Opcode(number)
     ends = extremes(mnemonic)
@@ -74,7 +74,7 @@ def test_random_words(mnemonic: str) -> None:
 
 
 def test_index_registers() -> None:
-    """Each index field of three bits belongs to the operand that it is named after."""
+    """Check the operands with an index register, which is a field of three bits."""
     indexed = {
         entry.mnemonic: [field.indexes for field in entry.fields if field.indexes]
         for entry in BY_OPCODE.values()
@@ -132,11 +132,12 @@ def test_bytes_by_hand() -> None:
         host_register=5,
         buffer_register=2,
     )
-    # From the top: whole hexadecimal digits for each field, `tail` less one, then two reserved bits
-    # and registers 2 and 5 (00 010 101).
+    # In the expected word, from its top bit on, each field has whole hexadecimal digits; `tail` is
+    # stored less one. Two reserved bits and the registers 2 and 5 follow (00 010 101).
     digits = "ffbcd56789aabcde0102030412341510"
     assert word == bytes.fromhex(digits)[::-1]
-    # From bit 8 on: first 1, second 4, register 7, which is 111 100 001 in binary.
+    # From bit 8 of the word on there are `first` 1, `second` 4 and `register` 7: in binary,
+    # 111 100 001.
     word = encode(Opcode.SET_REGISTER, register=7, value=-2, first=1, second=4)
     number = 0xFFFFFFFE << 24 | 0b111_100_001
     assert word == b"\x08" + number.to_bytes(15, "little")
@@ -156,7 +157,7 @@ def test_bytes_by_hand() -> None:
         out_height=0xDEF,
         out_width=0x012,
     )
-    # `left`, `top`, `dilation_x` ... `stride_y` between the others.
+    # In the word, the fields `left`, `top`, `dilation_x` ... `stride_y` lie between other fields.
     assert word == bytes.fromhex("012def00fff430201cdab7894561230c")[::-1]
 
 
@@ -264,7 +265,7 @@ def test_checks_are_faults_that_an_instruction_can_raise() -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_fields_reach_every_preset(name: str) -> None:
-    """One instruction over the whole of each memory, and the last element of each, encode."""
+    """Check that fields are wide enough for each preset's memories, up to the last element."""
     config = PRESETS[name]
     vectors = config.accumulator_rows
     encode(
@@ -318,6 +319,6 @@ def test_fields_reach_every_preset(name: str) -> None:
         parameter=config.parameter_entries - 1,
         table=config.tables - 1,
     )
-    # The original's 8 GiB of weight memory, where a tile has at least 64 KiB.
+    # The weight memory has the 8 GiB of the original TPU, but at most 2^24 tiles.
     tiles = min(2**33 // config.tile_bytes, 2**24)
     encode(Opcode.READ_WEIGHTS, tile=tiles - 1, count=tiles - 1)

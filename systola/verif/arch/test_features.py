@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which instructions need hardware that a configuration may leave out."""
+"""Tests of the instructions that need hardware which a configuration may leave out."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NEEDS: list[tuple[Opcode, dict[str, int], str]] = [
 
 
 def operands(opcode: Opcode, changes: dict[str, int]) -> dict[str, int]:
-    """All fields of an instruction: the given ones, and zeros."""
+    """Return values for all fields of an instruction: the given values, and zeros."""
     return {field.name: 0 for field in BY_OPCODE[opcode].fields} | changes
 
 

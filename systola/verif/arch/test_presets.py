@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sizes that the presets promise."""
+"""Tests of the sizes of the preset configurations."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mistakes that can be known of a program without running it: the machine would fault there."""
+"""Tests of the check that finds a program's faults without running the program."""
 
 from __future__ import annotations
 

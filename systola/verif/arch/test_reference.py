@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The generated pages: up to date, and complete."""
+"""Tests that the generated pages of documentation are complete and up to date."""
 
 from __future__ import annotations
 

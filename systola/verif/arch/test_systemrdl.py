@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""systola.rdl as a SystemRDL compiler sees it."""
+"""Tests of the register description systola.rdl with a SystemRDL compiler."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from systola.arch.registers import (
 from systola.arch.systemrdl import systemrdl
 
 READ, WRITTEN = {"RO", "RW", "RWL", "W1C"}, {"WO", "RW", "RWL", "W1C"}
-"""Kinds of access with which software reads and writes."""
+"""Kinds of access of registers that software can read, and that it can write."""
 
 
 def registers(folder: Path, cores: int | None = None) -> dict[str, RegNode]:
-    """Each register of the text by its path without the top."""
+    """Return the registers of the compiled description, by path without the top."""
     path = folder / "systola.rdl"
     path.write_text(systemrdl(cores))
     compiler = RDLCompiler()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The executor of each instruction, the memories that it uses, and its way."""
+"""Tests of each instruction's executor, its memories, and its way (queue and lists) to the end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ONLY_ISSUED = (
     *("synchronize_host", "require_machine", "set_register", "loop"),
     *("end_loop", "set_config_window", "set_config_scale", "barrier"),
 )
-"""Instructions that are done by the time of their issue."""
+"""Instructions that are complete when they are issued, so that no unit executes them."""
 TRAINING = {
     Opcode.MEASURE: {"activate_reading", "activate_operands", "activate_writing"},
     Opcode.TRANSPOSE: {"activate_operands", "activate_writing"},
@@ -66,7 +66,10 @@ def test_every_opcode_is_an_instruction() -> None:
 
 
 def test_every_instruction_has_a_way() -> None:
-    """An instruction without a way in the scoreboard would vanish with its issue."""
+    """Check that each instruction that a unit executes has a way (queue and lists).
+
+    An instruction without a way in the scoreboard would vanish with its issue.
+    """
     groups = groups_of(preset("small-training-links"))
     gone = {entry.mnemonic for entry in BY_OPCODE.values()}
     gone -= {opcode.name.lower() for group in groups for opcode in group.opcodes}
@@ -82,8 +85,9 @@ def test_ways_are_those_of_the_text() -> None:
 
 
 def test_a_tag_can_wait_for_each_unit_that_completes() -> None:
-    """The bits of Debug_Tag have the names of the units. All instructions of a unit leave the same
-    list last.
+    """Check that a Debug_Tag can wait for each unit: its instructions all leave the same list last.
+
+    The bits of Debug_Tag have the names of the units.
     """
     for unit in Unit:
         ends = {
@@ -104,8 +108,10 @@ def test_memories_are_those_that_are_checked(entry: Instruction) -> None:
 
 @pytest.mark.parametrize("entry", BY_OPCODE.values(), ids=list(BY_MNEMONIC))
 def test_parts_of_memories_are_those_of_the_golden_model(entry: Instruction) -> None:
-    """In all modes the model reads and writes the addresses that the instruction names, and no
-    others; and each part is used in some mode."""
+    """Check that the golden model uses exactly the addresses that an instruction declares.
+
+    This must hold in all modes, and each declared part must be used in some mode.
+    """
     chance = random.Random(f"{case_seed()} {entry.mnemonic}")
     bases = [f.name for f in entry.fields if f.width >= 16 and f.minimum is None]
     found: set[Use] = set()
@@ -151,7 +157,7 @@ def test_hardware_that_may_be_left_out() -> None:
 
 
 def region(entry: Instruction, use: Use) -> str:
-    """Return the region of a decoded instruction that holds a use: see Decoded."""
+    """Return the name of the region in `Decoded` that contains a use of a memory."""
     reads = use in entry.reads
     if use.memory is Memory.BUFFER:
         if entry.executor is Executor.ACTIVATION_UNIT and reads:
@@ -164,15 +170,21 @@ def region(entry: Instruction, use: Use) -> str:
 
 
 def in_order(younger: Instruction, older: Instruction, writes: bool) -> bool:
-    """Whether a unit by itself keeps the order of two of its instructions. It does not where the
-    older one `writes` and the younger one reads: it reads long before it writes."""
+    """Return whether a unit by itself keeps the order of two accesses of its instructions.
+
+    It does not keep the order if the older instruction `writes` and the younger one reads: a unit
+    reads long before it writes.
+    """
     return younger.executor is older.executor and not writes
 
 
 @pytest.mark.parametrize("younger", BY_OPCODE.values(), ids=list(BY_MNEMONIC))
 def test_what_must_not_meet_is_compared(younger: Instruction) -> None:
-    """Two instructions share a part of a memory, and one writes it: each queue of the younger has a
-    mask for a list of the older. It compares these two regions."""
+    """Check that the scoreboard compares all regions in which two instructions may conflict.
+
+    Two instructions conflict if both use a part of a memory and one writes it. Then each queue of
+    the younger instruction needs a mask for a list of the older one, which compares both regions.
+    """
     groups = groups_of(preset("small-training-links"))
     masks = MASKS | LINK_MASKS
     for group, older in product(groups, INSTRUCTIONS):
@@ -182,7 +194,7 @@ def test_what_must_not_meet_is_compared(younger: Instruction) -> None:
         for one, other in product((*younger.reads, *younger.writes), (*older.reads, *older.writes)):
             writes = other in older.writes
             if (one.base == "weights") is not group.from_buffer:
-                continue  # the other queue of a MatrixMultiply
+                continue  # this use belongs to the other queue of a MatrixMultiply
             if one.memory is not other.memory or not (writes or one in younger.writes):
                 continue
             if in_order(younger, older, writes and one in younger.reads):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arithmetic against its formula, by the hundred million."""
+"""Comparisons of the arithmetic with its formula, with hundred million random cases."""

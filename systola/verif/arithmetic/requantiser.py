@@ -26,7 +26,7 @@ from systola.sim.verilator import (
 from systola.verif.units.unit import TOP, convert
 
 WIDTHS = (8, 16)
-"""Bits of a result, on machines without and with 16-bit modes."""
+"""Numbers of bits of a result, on machines without and with 16-bit modes."""
 STAGES = (
     *("MULTIPLIER_STAGE", "SHIFT_STAGE", "ROUNDING_STAGE", "OFFSET_STAGE", "CLAMP_STAGE"),
     "LATENCY",
@@ -35,7 +35,10 @@ _HARNESS = Path(__file__).with_suffix(".cpp")
 
 
 def program(bits: int, **stages: int) -> Path:
-    """Return the program that compares; `stages` replaces constants of the Requantiser."""
+    """Return a program that compares requantiser and formula, built if it is missing.
+
+    `stages` replaces constants of the Requantiser.
+    """
     text = convert(Requantiser(bits=bits))
     constants = {name: getattr(Requantiser, name) for name in STAGES} | {"BITS": bits} | stages
     defines = " ".join(f"-D{name}={value}" for name, value in constants.items())
@@ -60,14 +63,14 @@ def program(bits: int, **stages: int) -> Path:
 
 
 def compare(bits: int, seed: int, count: int, **stages: int) -> tuple[bool, str]:
-    """Return whether `count` random cases are equal, and the output of the program."""
+    """Return whether requantiser and formula agree in `count` random cases, and the output."""
     command = [str(program(bits, **stages)), str(seed), str(count)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     return done.returncode == 0, done.stdout.strip()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return the exit status, 1 if a case differs."""
+    """Run the command `make arithmetic` and return the exit status, 1 if a case differs."""
     parser = OneLineParser(prog="arithmetic", description=__doc__)
     parser.add_argument(
         "--cases", type=whole_number(1, (1 << 63) - 1), default=100_000_000, metavar="N"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A part of the cases of `make arithmetic`, and a case that must fail."""
+"""Tests of `make arithmetic`: some of its random cases, and a case that must fail."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test of a board at the pins of its serial line, driven by the host's own driver, with noise.
+"""Tests of a simulated board at its serial line's pins, with the host's driver and noise.
 
 Every byte is compared. The driver blocks, so it runs in a thread beside the simulation.
 """
@@ -37,7 +37,7 @@ SILENCE_BITS = 600
 
 
 class SimulatedLine:
-    """A Line to the pins that damages a fraction `noise` of the bytes in both directions."""
+    """A serial line to the board's pins that damages a fraction `noise` of bytes, both ways."""
 
     name = "simulation"
 
@@ -71,7 +71,7 @@ class SimulatedLine:
         return self._damage(came) if (came := resume(self._read)()) else b""
 
     async def _read(self):
-        """Return the received bytes once the line is quiet."""
+        """Wait until the line is quiet, and return the bytes received until then."""
         came = b""
         for _ in range(SILENCE_BITS // 20):
             await self._line.wait(20)
@@ -85,7 +85,7 @@ class SimulatedLine:
 
 
 async def start(dut, *, noise=0.0, faster=0.0):
-    """Return the line to a board that has just been reset."""
+    """Reset the board, and return a line to it."""
     begin_reset(dut.rst)
     Clock(dut.clk, CLOCK_NS, unit="ns").start()
     line = SerialLine(dut, divisor=DIVISOR, faster=faster)
@@ -97,10 +97,10 @@ async def start(dut, *, noise=0.0, faster=0.0):
 
 @cocotb.test
 async def noisy_products(dut):
-    """Run products over a line that is too fast and damages a tenth of all frames.
+    """Check matrix products over a line that is too fast and damages a tenth of all frames.
 
-    The bytes equal the golden model's, run by run. Content that the board already holds is not sent
-    again.
+    The bytes of each run must equal the golden model's. Content that the board already holds must
+    not be sent again.
     """
     line = await start(dut, noise=0.1, faster=0.02)
     random = np.random.default_rng(rng("products").getrandbits(64))
@@ -127,7 +127,7 @@ async def noisy_products(dut):
 
 @cocotb.test
 async def network(dut):
-    """Run a quantised network from its file, and compare with its reference."""
+    """Check that a quantised network on the board gives its reference results."""
     line = await start(dut)
     name = "mlp_odd_relu6_tanh_sigmoid"
     folder = files("systola.models")
@@ -144,7 +144,7 @@ async def network(dut):
 
 @cocotb.test
 async def every_check(dut):
-    """Run the self-test: all is well, and a wrong preset is found."""
+    """Check that the board passes its self-test, and that the test finds a wrong preset."""
     line = await start(dut)
 
     def host():
@@ -159,7 +159,7 @@ async def every_check(dut):
 
 @cocotb.test
 async def control(dut):
-    """Wait for the host, interrupt, tag and fault, and start on a machine that still runs."""
+    """Check control over the line: wait for the host, interrupt, tag, fault, busy machine."""
     line = await start(dut)
     tags = [encode(Opcode.DEBUG_TAG, tag=number) for number in (5, 6)]
     memory = np.zeros(4096, np.uint8)
@@ -190,7 +190,7 @@ async def control(dut):
 
 @cocotb.test
 async def refusals(dut):
-    """Expect one line for a wrong configuration, a too large program, a line without a board."""
+    """Check that a wrong configuration, too large a program or no board gives a one-line error."""
     line = await start(dut)
     program = compile_chain(CONFIG, [random_layer(np.random.default_rng(1), 400, 100)], 1)
 

@@ -17,7 +17,7 @@ from systola.runtime.serial_port import DEFAULT_BAUD
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_clock(name: str) -> None:
-    """Reach the board's clock and the default baud rate, with a memory that can be built."""
+    """Check that a board's clock, default baud rate and memory are possible."""
     board = BOARDS[name]
     clock = pll_settings(platform_of(board), board.mhz * 1e6)
     assert clock.hz == pytest.approx(board.mhz * 1e6, rel=0.01)
@@ -27,7 +27,7 @@ def test_clock(name: str) -> None:
 
 @pytest.mark.parametrize("mhz", [27, 50, 81, 100])
 def test_gowin_clock(mhz: int) -> None:
-    """Stay within the limits of the PLL: phase detector, oscillator and output."""
+    """Check that a Gowin PLL stays within its limits: phase detector, oscillator and output."""
     settings = gowin_pll(27e6, mhz * 1e6)
     assert settings.hz == 27e6 * settings.feedback / settings.reference
     assert settings.hz == pytest.approx(mhz * 1e6, rel=0.02)
@@ -37,7 +37,7 @@ def test_gowin_clock(mhz: int) -> None:
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_build_script(name: str) -> None:
-    """Run exactly the tools that the board names, and name the bitstream as the board does."""
+    """Check that a build script runs the board's tools, and gives the bitstream its name."""
     board = BOARDS[name]
     platform = platform_of(board)
     m = Module()
@@ -48,6 +48,7 @@ def test_build_script(name: str) -> None:
     script = plan.files["build_design.sh"]
     script = script if isinstance(script, str) else script.decode()
     used = {line.split(":=")[0][4:] for line in script.splitlines() if ":=" in line}
-    assert used - {"OPENFPGALOADER"} == set(board.tools)  # Amaranth names it, and does not run it
+    # Amaranth's script names openFPGALoader, but does not run it.
+    assert used - {"OPENFPGALOADER"} == set(board.tools)
     assert "--seed 7 --freq 50" in script
     assert f"design.{board.product}" in script

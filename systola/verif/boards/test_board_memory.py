@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the on-board memory: bursts on all its AXI ports at once, against an array."""
+"""Tests of a board's memory: bursts on all of its AXI ports at once, against an array."""
 
 import itertools
 import logging
@@ -43,7 +43,7 @@ PORT_PREFIX = {"read": "host_", "write": "host_", "second": "weight_", "lite": "
 
 
 class Rig(wiring.Component):
-    """The memory with all kinds of ports."""
+    """A board's memory with all kinds of ports."""
 
     def __init__(self, *, data_bytes):
         self._sizes = {"address_bits": ADDRESS_BITS, "data_bytes": data_bytes}
@@ -74,13 +74,13 @@ class Rig(wiring.Component):
 
 
 def generate(data_bytes):
-    """Return Verilog of the rig, with the port names that the AXI models look for."""
+    """Return Verilog of the memory, with the port names that the AXI models expect."""
     rig = Rig(data_bytes=data_bytes)
     return convert(rig, TOP, ports=flat_ports(rig, lambda path: PORT_PREFIX[path[0]] + path[1]))
 
 
 class Bench:
-    """A bench around the rig with masters that pause at random in a fraction of the cycles."""
+    """A bench of the memory, with AXI masters that pause at random in a fraction of the cycles."""
 
     def __init__(self, dut, pauses):
         self.dut = dut
@@ -112,7 +112,7 @@ class Bench:
 @cocotb.test
 @cocotb.parametrize(pauses=[0.0, 0.4])
 async def all_at_once(dut, pauses):
-    """Let each port write and read back its own quarter of the memory."""
+    """Check all ports at once: each writes and reads back its own quarter of the memory."""
     bench = Bench(dut, pauses)
     await bench.start()
     random = rng("memory", pauses)
@@ -154,7 +154,7 @@ async def all_at_once(dut, pauses):
 
 @cocotb.test
 async def beyond_the_memory(dut):
-    """Answer with an error and change nothing; the ports go on."""
+    """Check that an address beyond the memory gives an error, and that the ports go on."""
     bench = Bench(dut, 0.0)
     await bench.start()
     random = rng("beyond")
@@ -172,7 +172,7 @@ async def beyond_the_memory(dut):
 
 @cocotb.test
 async def a_beat_a_cycle(dut):
-    """Check that a long burst takes hardly more cycles than beats."""
+    """Check that a long burst takes hardly more cycles than it has beats."""
     bench = Bench(dut, 0.0)
     await bench.start()
     data_bytes = int(chosen_variant())

@@ -32,7 +32,7 @@ MEMORY_BYTES, REGISTER_BYTES = 2048, 1024
 
 
 class Rig(wiring.Component):
-    """A bridge between two memories, one of them in place of the registers."""
+    """A serial bridge with two memories, one of them in place of the machine's registers."""
 
     def __init__(self):
         super().__init__({"rx": In(1, init=1), "tx": Out(1, init=1)})
@@ -56,18 +56,18 @@ class Rig(wiring.Component):
 
 
 def request(operation, sequence, address, *words, count=None):
-    """Return the content of a request, as the protocol's text defines it."""
+    """Return the content of a request to the bridge, as the protocol's text defines it."""
     header = struct.pack("<BBHI", operation, sequence, count or len(words), address)
     return header + struct.pack(f"<{len(words)}I", *words)
 
 
 def reply(status, sequence, *words):
-    """Return the content of a reply."""
+    """Return the content of a reply of the bridge."""
     return struct.pack(f"<BBH{len(words)}I", status, sequence, len(words), *words)
 
 
 class Host:
-    """A bridge with its clock, and the bytes that it sends."""
+    """A host at the serial line of a bridge, with the bridge's clock and the bytes it sends."""
 
     def __init__(self, dut, faster=0.0):
         self.bench = Bench(dut, Rig())
@@ -79,7 +79,7 @@ class Host:
         await self.line.wait(3)
 
     async def replies(self, quiet=500):
-        """Return the content of all frames, once the line has been quiet for `quiet` bits."""
+        """Wait until the line is quiet for `quiet` bits, and return the content of all frames."""
         count = -1
         while count != len(self.line.received):
             count = len(self.line.received)
@@ -90,7 +90,7 @@ class Host:
         return [decode_frame(part) for part in parts if part]
 
     async def ask(self, *contents):
-        """Send requests one after the other and return the replies."""
+        """Send requests one after the other, and return the bridge's replies."""
         answers = []
         for content in contents:
             await self.line.send(encode_frame(content))
@@ -99,7 +99,7 @@ class Host:
 
 
 def test_frames():
-    """Encode a frame by hand: ENDs, escapes and the CRC."""
+    """Check a frame that is encoded by hand: ENDs, escapes and the CRC, which finds a wrong bit."""
     content = bytes([1, END, 2, ESCAPE])
     crc = zlib.crc32(content).to_bytes(4, "little")
     assert not {END, ESCAPE} & set(crc)
@@ -118,7 +118,7 @@ def test_frames():
 @cocotb.test
 @cocotb.parametrize(faster=[-0.03, 0.0, 0.03])
 async def reads_and_writes(dut, faster):
-    """Use both spaces, with all lengths, on a line that is a little too fast or too slow."""
+    """Check reads and writes of both address spaces, on a line a little too fast or too slow."""
     host = Host(dut, faster)
     await host.start()
     random = rng("bridge", faster)
@@ -143,7 +143,7 @@ async def reads_and_writes(dut, faster):
 
 @cocotb.test
 async def refuses(dut):
-    """Refuse whole frames with invalid content, and addresses without a register or memory."""
+    """Check that the bridge refuses invalid requests, and addresses without register or memory."""
     host = Host(dut)
     await host.start()
     for content in (
@@ -176,7 +176,7 @@ async def refuses(dut):
 
 @cocotb.test
 async def repeated_writes(dut):
-    """Answer a repeated write again without writing again."""
+    """Check that a repeated write request gets the same answer, but is not executed again."""
     host = Host(dut)
     await host.start()
     first = request(Operation.WRITE_REGISTERS, 5, 0, 1)
@@ -194,9 +194,9 @@ async def repeated_writes(dut):
 
 @cocotb.test
 async def noise(dut):
-    """Send flipped bits, lost bytes, cut frames, glitches and garbage.
+    """Check flipped bits, lost bytes, cut frames, glitches and garbage on the line.
 
-    The only effect is a missing answer, and the next request is served.
+    Their only effect is a missing answer, and the bridge serves the next request.
     """
     host = Host(dut)
     await host.start()
@@ -219,7 +219,7 @@ async def noise(dut):
         elif kind == 4:
             broken.insert(place, random.randrange(256))
         else:
-            # A whole frame, in which a byte loses its stop bit.
+            # This is a whole frame in which one byte has no stop bit.
             await host.line.send(broken[:place])
             bits = [broken[place] >> number & 1 for number in range(8)]
             await host.line.send_bits([0, *bits, 0, 1])
@@ -241,7 +241,10 @@ async def noise(dut):
 
 @cocotb.test
 async def cut_end(dut):
-    """Lose the last END of a frame: it is served with the next, and a repetition only once."""
+    """Check a frame without its last END, which the bridge serves only with the next frame.
+
+    A repeated request is executed only once.
+    """
     host = Host(dut)
     await host.start()
     frame = encode_frame(request(Operation.WRITE_MEMORY, 1, 0, 42))
@@ -254,7 +257,7 @@ async def cut_end(dut):
     ]
 
 
-@pytest.mark.thorough  # for its simulator alone, which takes a third of a minute
+@pytest.mark.thorough  # no other test uses this simulator, which takes 20 seconds to build
 @pytest.mark.parametrize("simulator", quick_simulators())
 def test_serial_bridge(simulator):
     run_module("boards.test_serial_bridge", simulator, verilog=convert(Rig()), top=TOP)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the two halves of the UART, at their pins."""
+"""Tests of the two halves of the UART (receiver and sender), at their pins."""
 
 import cocotb
 import pytest
@@ -18,7 +18,7 @@ DIVISOR = 13
 
 
 class Uart(wiring.Component):
-    """A UART with both halves, side by side."""
+    """A UART with its receiver and its sender side by side."""
 
     def __init__(self):
         super().__init__(
@@ -48,7 +48,7 @@ class Uart(wiring.Component):
 
 
 class Rig:
-    """The UART with its clock, and the bytes that it has received."""
+    """A bench of the UART, with its clock and the bytes that it has received."""
 
     def __init__(self, dut, faster=0.0):
         self.bench = Bench(dut, Uart())
@@ -74,7 +74,7 @@ class Rig:
 @cocotb.test
 @cocotb.parametrize(faster=[-0.03, 0.0, 0.03])
 async def receives_every_byte(dut, faster):
-    """Receive all bytes back to back and with pauses, and some from a line too fast or too slow."""
+    """Check received bytes, with and without pauses, also on a line too fast or too slow."""
     rig = Rig(dut, faster)
     await rig.start()
     random = rng("uart", faster)
@@ -91,7 +91,7 @@ async def receives_every_byte(dut, faster):
 
 @cocotb.test
 async def glitches_are_nothing(dut):
-    """Ignore short pulses on the idle line, and a pulse in the middle of a bit."""
+    """Check that short pulses on the idle line, or in the middle of a bit, are ignored."""
     rig = Rig(dut)
     await rig.start()
     for _ in range(20):
@@ -115,9 +115,9 @@ async def glitches_are_nothing(dut):
 
 @cocotb.test
 async def no_stop_bit(dut):
-    """Count one error for a byte without its stop bit, and one for a line that stays low.
+    """Check for one error for a byte without its stop bit, and one for a line that stays low.
 
-    Afterwards bytes are received again.
+    Afterwards the UART receives bytes again.
     """
     rig = Rig(dut)
     await rig.start()
@@ -131,7 +131,7 @@ async def no_stop_bit(dut):
 @cocotb.test
 @cocotb.parametrize(faster=[-0.03, 0.0, 0.03])
 async def sends_every_byte(dut, faster):
-    """Send every byte to a receiver with its own clock; a byte takes ten bits."""
+    """Check sent bytes at a receiver with its own clock; a byte takes ten bits."""
     rig = Rig(dut, faster)
     await rig.start()
     random = rng("uart", faster)

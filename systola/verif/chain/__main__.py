@@ -24,7 +24,7 @@ GOLDEN = "golden model"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return the exit status, 1 if two of the results differ."""
+    """Run the command `make chain` and return the exit status, 1 if two results differ."""
     options = _parser().parse_args(arguments)
     try:
         config = preset(options.preset)
@@ -39,7 +39,7 @@ Link = Callable[[Config, int, int], list[Facts]]
 
 
 def links(netlists: Sequence[str] = ()) -> dict[str, Link]:
-    """Return the simulators that run programs beside the golden model, by name."""
+    """Return a function for each simulator, by name, that runs programs and returns their facts."""
     found: dict[str, Link] = {"C++ library": library_facts, "Amaranth": amaranth_facts}
     for simulator in SIMULATORS:
         found[f"cocotb, {simulator}"] = cocotb_facts(simulator)
@@ -49,7 +49,7 @@ def links(netlists: Sequence[str] = ()) -> dict[str, Link]:
 
 
 def compare(config: Config, seed: int, count: int, others: dict[str, Link]) -> int:
-    """Run the programs everywhere and return 1 if a result differs, else 0."""
+    """Run programs on the golden model and all simulators; return 1 if a result differs, else 0."""
     expected = golden_facts(config, seed, count)
     print(f"{GOLDEN}: {sum(facts.fault != (0, 0, 0) for facts in expected)} faults", flush=True)
     times: list[tuple[object, ...]] | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine on Amaranth's own simulator, without Verilog, at some hundred cycles a second."""
+"""The machine on Amaranth's own simulator, without Verilog: some hundred cycles a second."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _Channel = tuple[Signal, Signal]
 
 
 class AmaranthMachine:
-    """A machine that runs programs one after the other, with the memories of systola.sim.memory."""
+    """A machine on Amaranth's simulator that runs programs, with memories of systola.sim.memory."""
 
     def __init__(self, config: Config, *, latency: int = 0, stall: float = 0.0, seed: int = 0):
         self.config = config
@@ -60,7 +60,7 @@ class AmaranthMachine:
         self._ctx: Any = None
 
     def run(self, images: list[Image], *, limit: int = 200_000) -> list[RunResult]:
-        """Run programs one after the other, from a reset on, and return their results.
+        """Run programs one after the other after a reset, and return their results.
 
         Fails if a program has not ended after `limit` cycles.
         """
@@ -147,9 +147,9 @@ class AmaranthMachine:
     async def _transfer(
         self, answer: _Channel, *offers: _Channel, look: Callable[[], None] | None = None
     ) -> None:
-        """Make each offer until it is taken, and run to the cycle of the answer.
+        """Offer a transfer on each channel until it is taken, and run to the cycle of the answer.
 
-        `look` is called in that last cycle.
+        The function `look` is called in the cycle of the answer.
         """
         ctx, (answered, ready) = self._ctx, answer
         for valid, _ in offers:
@@ -168,7 +168,7 @@ class AmaranthMachine:
         ctx.set(ready, 0)
 
     def _drive(self) -> None:
-        """Begin a cycle."""
+        """Drive the machine's inputs from the memories at the beginning of a cycle."""
         ctx, reads, writes = self._ctx, self._tpu.host_read, self._tpu.host_write
         for bus, memory in ((reads, self._host), (self._tpu.weight_read, self._weights)):
             out = memory.drive()
@@ -188,7 +188,7 @@ class AmaranthMachine:
             ctx.set(writes.bresp, Response(out.b.response))
 
     async def _end_of_cycle(self) -> None:
-        """Read the outputs of the machine when all signals are settled, and pass the clock edge."""
+        """Read the machine's outputs when all signals are settled, and pass the clock edge."""
         get, tpu = self._ctx.get, self._tpu
         host, weights = Inputs(), Inputs()
         for bus, now in ((tpu.host_read, host), (tpu.weight_read, weights)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The facts that are compared between the links of the chain."""
+"""The facts about a program's run that `make chain` compares between simulators."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ LATENCY, STALL = 7, 0.1
 
 @dataclass(frozen=True)
 class Facts:
-    """The state that a program left, and the times of its events on a machine with a clock."""
+    """The state that a program leaves, and the times of its events on a machine with a clock."""
 
     host: str
     """SHA-256 of the host window."""
     fault: tuple[int, int, int]
-    """Cause, instruction, address; zeros without a fault."""
+    """Cause, instruction and address of the program's fault; zeros without a fault."""
     interrupt: int
     """Code of the last Interrupt_Host, 0 without one."""
     tags: tuple[int, ...]
     times: tuple[object, ...] = ()
-    """Total cycles, cycles of each class by name, and cycles of the tags."""
+    """Cycles in total and of each class by name, and the cycle of each tag."""
 
 
 def meant_faults(config: Config, seed: int, count: int) -> list[Fault | None]:
-    """Return the fault in which each program of `programs` ends.
+    """Return the fault in which each program of `programs` is meant to end.
 
-    Only the last program has one; all others end at Halt.
+    Only the last program has a fault; all others end at Halt.
     """
     faults = static_faults(config)
     return [*[None] * (count - 1), faults[seed % len(faults)]]
 
 
 def programs(config: Config, seed: int, count: int) -> list[Image]:
-    """Return random programs, the last of which ends in a fault."""
+    """Return `count` random programs, of which the last ends in a fault."""
     return [
         random_program(config, f"chain {seed} {index}", instructions=10, fault=fault)
         for index, fault in enumerate(meant_faults(config, seed, count))
@@ -80,7 +80,7 @@ def golden_facts(config: Config, seed: int, count: int) -> list[Facts]:
 
 
 def facts_of(result: RunResult) -> Facts:
-    """Return the facts of a program on a simulated machine."""
+    """Return the facts about a program's run on a simulated machine."""
     assert bool(result.status & Status.FAULT) == bool(result.fault_cause)
     return Facts(
         host=hashlib.sha256(result.host.tobytes()).hexdigest(),
@@ -96,12 +96,12 @@ def facts_of(result: RunResult) -> Facts:
 
 
 def to_json(facts: list[Facts]) -> str:
-    """Write facts as JSON, for a file that another process reads."""
+    """Return facts as a JSON text, which another process reads."""
     return json.dumps([asdict(each) for each in facts])
 
 
 def from_json(text: str) -> list[Facts]:
-    """Read the facts that `to_json` wrote."""
+    """Return the facts in a JSON text from `to_json`."""
 
     def tuples(value: Any) -> Any:
         return tuple(map(tuples, value)) if isinstance(value, list) else value

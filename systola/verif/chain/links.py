@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulators that run the programs of the chain beside the golden model."""
+"""The simulators that run the programs of `make chain`, beside the golden model."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from systola.verif.kit.launch import run_machine
 
 
 def library_facts(config: Config, seed: int, count: int) -> list[Facts]:
-    """Return the facts from Verilator, with a clock driven in C++."""
+    """Run random programs on the C++ library (Verilator), and return their facts."""
     with Simulator(config, latency=LATENCY, stall=STALL, seed=seed) as machine:
         return [facts_of(machine.run(image)) for image in programs(config, seed, count)]
 
 
 def amaranth_facts(config: Config, seed: int, count: int) -> list[Facts]:
-    """Return the facts from Amaranth's simulator."""
+    """Run random programs on Amaranth's simulator, and return their facts."""
     machine = AmaranthMachine(config, latency=LATENCY, stall=STALL, seed=seed)
     return [facts_of(result) for result in machine.run(programs(config, seed, count))]
 
@@ -31,7 +31,10 @@ def amaranth_facts(config: Config, seed: int, count: int) -> list[Facts]:
 def cocotb_facts(
     simulator: str, netlist: str | None = None
 ) -> Callable[[Config, int, int], list[Facts]]:
-    """Make a function that returns the facts of a cocotb simulator, on Verilog or a netlist."""
+    """Return a function that runs programs under cocotb, on Verilog or a netlist.
+
+    The function returns the programs' facts.
+    """
 
     def facts(config: Config, seed: int, count: int) -> list[Facts]:
         with tempfile.TemporaryDirectory() as folder, _chosen(netlist, config.name, seed):
@@ -52,7 +55,7 @@ def cocotb_facts(
 
 @contextmanager
 def _chosen(netlist: str | None, preset: str, seed: int) -> Iterator[None]:
-    """Set NETLIST, PRESET and SEED for the launcher of cocotb tests."""
+    """Set NETLIST, PRESET and SEED for the launcher of cocotb tests, and restore them later."""
     chosen = {"NETLIST": netlist, "PRESET": preset, "SEED": str(seed)}
     before = {name: os.environ.get(name) for name in chosen}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cocotb test that runs the programs of the chain and leaves its facts in a file."""
+"""A cocotb test that runs the programs of `make chain`, and writes their facts to a file."""
 
 import os
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chain of comparisons: its quick links hold, and it notices planted differences."""
+"""Tests of `make chain`: quick simulators agree, and planted differences are found."""
 
 from dataclasses import replace
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu check, and tpu run of a network of which the machine takes a part."""
+"""Tests of `tpu check`, and of `tpu run` for a network that only partly runs on the machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from systola.verif.compiler.model_writer import ModelWriter, interpret
 
 
 def mixed() -> bytes:
-    """Return a dense layer of 4 x 6 in int8, and one of 3 x 4 in float32."""
+    """Return a model with a dense layer of 4 x 6 in int8, and one of 3 x 4 in float32."""
     writer = ModelWriter()
     x, h = writer.tensor((1, 6), scale=0.5), writer.tensor((1, 4), scale=0.2)
     f, y = writer.tensor((1, 4), "float32"), writer.tensor((1, 3), "float32")
@@ -27,7 +27,7 @@ def mixed() -> bytes:
 
 
 def floats() -> bytes:
-    """Return a dense layer in float32."""
+    """Return a model with one dense layer in float32."""
     writer = ModelWriter()
     x, y = writer.tensor((1, 4), "float32"), writer.tensor((1, 3), "float32")
     weights = writer.tensor((3, 4), "float32", data=np.ones((3, 4), np.float32))
@@ -70,7 +70,7 @@ def test_parts(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """For a refused network the command prints the table, too. The last line is the reason."""
+    """Check that `tpu check` prints its table for a refused network, too, with the reason last."""
     status, out, err = run("check floats.tflite", capsys)
     assert status == 2
     assert "refused" in out.splitlines()[1] and "'tpu quantize'" in out.splitlines()[1]
@@ -90,7 +90,10 @@ def test_no_model(content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line shows both sides of the cut; results are the interpreter's, also of a file."""
+    """Check `tpu run` of a network that runs on machine and host, also from a compiled file.
+
+    One printed line describes both parts. The results equal the interpreter's.
+    """
     x = np.random.default_rng(1).integers(-128, 128, (3, 1, 6), np.int8)
     np.savez("x.npz", x=x)
     command = "--input x.npz --output y.npz --backend iss --json f.json"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the commands' output and files without an error, on the golden model."""
+"""Tests of the output and the files of commands that succeed, on the golden model."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_run(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     with np.load(output) as archive:
         assert np.array_equal(archive["y"], expected[:3])
 
-    # A single sample may have exactly the model's shape; other keys and double precision work, too.
+    # A single sample may have the model's shape. The array may have any name, and double precision.
     np.savez(
         tmp_path / "one.npz", one=x[0].astype(np.float64 if x.dtype == np.float32 else x.dtype)
     )
@@ -160,7 +160,7 @@ def test_verilog_names_its_origin(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Put licence, version and machine above the text, as in a delivery."""
+    """Check that `tpu verilog` puts licence, version and machine above the Verilog."""
 
     def make(*_: object) -> str:
         return "module tpu; endmodule\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of tpu compile, and of tpu run with its result, on the golden model."""
+"""Tests of `tpu compile`, and of `tpu run` with a compiled program, on the golden model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from systola.verif.compiler.model_writer import ModelWriter, interpret
 
 MODELS = Path(str(files("systola.models")))
 SOME = sorted(path.stem for path in MODELS.glob("*.tflite"))[::4]
-"""Models that the quick tests compile twice; verif/compiler/test_fuzz.py does so with all."""
+"""Models that these tests compile twice; verif/compiler/test_fuzz.py compiles all models twice."""
 
 
 def outputs(path: Path) -> dict[str, np.ndarray]:
@@ -41,7 +41,7 @@ def test_program(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "spilled" not in out
     expected = outputs(samples)["y_ref"]
     command = f"run {program} --input {samples} --output {y} --backend iss --json {figures}"
-    # Try full batches and a rest, one sample, and options that repeat the defaults.
+    # These are full batches and a rest, a single sample, and options that repeat the defaults.
     for options, count in (("", len(expected)), ("--limit 1", 1), ("--batch 5 --limit 10", 10)):
         assert run(f"{command} {options} --preset small", capsys)[0] == 0
         assert np.array_equal(outputs(y)["y"], expected[:count])
@@ -55,7 +55,7 @@ def test_program(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.thorough
 def test_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Show figures of the RTL with slow memories, as text, JSON and picture."""
+    """Check a run's figures on the RTL with slow memories, as text, JSON and picture."""
     name = MODELS / "cnn_residual_dw_pool"
     figures, picture = tmp_path / "f.json", tmp_path / "r.svg"
     status, out, _ = run(
@@ -113,8 +113,9 @@ def test_two_inputs_and_outputs(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_spilling_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The output names a spilled value: a map of 4096 lines is added to itself in a buffer of 1024
-    lines.
+    """Check that the output names a value that is spilled to host memory.
+
+    A feature map of 4096 lines is added to itself on a machine with a buffer of 1024 lines.
     """
     writer = ModelWriter()
     a, b = (writer.tensor((1, 32, 32, 4), "int8", 0.1, zero) for zero in (0, 3))
@@ -142,7 +143,7 @@ def test_semantics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_host_stage_without_a_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Classify a word that is not in the vocabulary."""
+    """Check the error for a text with a word that is not in the network's vocabulary."""
     with np.load(MODELS / "lstm_text_100.npz") as stored:
         x = stored["x"][:2].astype(np.int64)
     x[1, 0, 3] = 1000

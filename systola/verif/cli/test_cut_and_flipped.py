@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests with input files of each kind cut short, or with a bit flipped, at many places.
+"""Tests of commands with damaged input files: cut short, or with a flipped bit, at many places.
 
-A command prints one line, gives status 2 and writes nothing. If the file is still valid, it gives
-the result of this file instead. It takes neither long nor much memory. A file with a checksum is
+For a damaged file, a command prints one line, gives status 2 and writes nothing. If the file is
+still valid, the command uses it. It takes neither long nor much memory. A file with a checksum is
 refused wherever a bit of its content is flipped.
 """
 
@@ -31,24 +31,24 @@ from systola.training import SGD, Dense, Input, Sequential
 from systola.verif.compiler.isolation import Isolation
 
 STEP = 97
-"""Bytes from one place to the next."""
+"""Number of bytes from one damaged place of a file to the next."""
 SAMPLES = 12
-"""Places of a file that the quick test tries."""
+"""Number of places of a file that the quick test damages."""
 MOST_BYTES = 2 << 30
-"""Bytes of address space that commands may take beyond the process's space at the start."""
+"""Bytes of address space that a command may take besides the process's space at the start."""
 MODEL = "mlp_floatio.tflite"
 ASSEMBLY = "# a comment\nset_register register=1, value=5\nloop count=3\nnop\nend_loop\nhalt\n"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of input file."""
+    """A kind of input file: a function that makes one, and a command that reads it."""
 
     make: Callable[[], bytes]
     command: str
-    """Command that reads `m` and writes `out`."""
+    """Command line that reads the file `m` and writes the file `out`."""
     sealed: bool
-    """True if a checksum covers the content: no cut file and no flipped bit in the middle is valid.
+    """True if a checksum covers the file's content, so that no damaged file is valid.
     """
 
 
@@ -57,7 +57,7 @@ def model(name: str) -> bytes:
 
 
 def onnx() -> bytes:
-    """Return the smallest of the stored ONNX models."""
+    """Return the content of the smallest stored ONNX model."""
     folder = files("systola.models")
     found = [each.read_bytes() for each in folder.iterdir() if each.name.endswith(".onnx")]
     return min(found, key=len)
@@ -122,8 +122,8 @@ def content_of(name: str) -> bytes:
 def run_all(kind: str, content: bytes, places: list[int]) -> Iterator[tuple[str, str]]:
     """Run the command of a kind on the whole file, and on the file cut and flipped at `places`.
 
-    Yields the change that was made, and the error in the result, or an empty text. It must be
-    called in a process of its own.
+    Yields each change with the command's exit status, or with a description of its wrong behaviour.
+    This function must run in a process of its own.
     """
     now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (now + MOST_BYTES, resource.RLIM_INFINITY))
@@ -144,7 +144,10 @@ def run_all(kind: str, content: bytes, places: list[int]) -> Iterator[tuple[str,
 
 
 def _wrong(command: str, *, valid: bool | None) -> str:
-    """Run a command and return its error, or else the exit status."""
+    """Run a command, and return its exit status, or a description of its wrong behaviour.
+
+    `valid` is True or False for a good or a bad input file, None if the file may be either.
+    """
     out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
     before = sorted(os.listdir())
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -185,22 +188,22 @@ def check(isolation: Isolation, name: str, places: list[int]) -> None:
 
 
 def _is_content(name: str, place: int) -> bool:
-    """Return whether a byte is content of a member of an archive.
+    """Return whether the byte at `place` of an archive is content of a member.
 
-    Bytes in the archive's directory and in headers of members are not: they hold times and
-    attributes that nothing depends on.
+    Bytes in the archive's directory and in headers of members are no content: they hold times and
+    attributes that do not matter.
     """
     content = content_of(name)
     if place >= content.find(b"PK\x01\x02"):
         return False
     header, following = content.rfind(b"PK\x03\x04", 0, place + 1), content.find(b"PK", place + 1)
-    # The last compressed byte has bits that nothing depends on.
+    # The last compressed byte has bits that do not matter.
     return place - header > 100 and following - place > 1
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_some_places(isolation: Isolation, name: str) -> None:
-    """Try the first place, the last, and some between, in a constant order."""
+    """Check files damaged at the first place, the last, and some places between."""
     size = len(content_of(name))
     check(
         isolation, name, sorted({number * (size - 1) // (SAMPLES - 1) for number in range(SAMPLES)})

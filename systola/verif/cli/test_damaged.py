@@ -29,9 +29,9 @@ Check = Callable[[str, str], int]
 def check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Check:
-    """Return a function that runs a command and gives its exit status.
+    """Return a function that runs a command, checks its behaviour and returns its exit status.
 
-    The command reads `m` and writes `out`. The second argument of the function describes `m`.
+    The command reads the file `m` and writes `out`. The function's second argument describes `m`.
     """
     monkeypatch.chdir(tmp_path)
 
@@ -63,7 +63,7 @@ def test_models(check: Check) -> None:
 
 
 def test_running_models(check: Check) -> None:
-    """Run models that are compiled only to be run."""
+    """Check damaged models in `tpu run`, which compiles a model and runs it."""
     np.savez("x.npz", x=np.zeros((2, 1, 64), np.float32))
     command = "run m --preset small --backend iss --input x.npz --output out"
     check_whole_and_cut(check, command)
@@ -74,9 +74,9 @@ def test_running_models(check: Check) -> None:
 
 
 def check_whole_and_cut(check: Check, command: str) -> None:
-    """Check that the command takes the whole MODEL, and refuses half of the file.
+    """Check that the command accepts the whole file MODEL, and refuses half of it.
 
-    So neither status of the mutants comes from the command itself.
+    So the exit status for a damaged model depends on the damage, not on the command.
     """
     whole = model_file(MODEL)
     for content, status in ((whole, 0), (whole[: len(whole) // 2], 2)):
@@ -95,7 +95,7 @@ def test_programs(check: Check) -> None:
 
 
 def test_a_model_of_no_work(check: Check) -> None:
-    """Run a model that only changes a shape, for which there is not even a program."""
+    """Check a model that only changes a shape, so that the machine has no program to run."""
     writer = ModelWriter()
     source, target = writer.tensor((1, 4), "int8", 0.1), writer.tensor((2, 2), "int8", 0.1)
     shape = writer.tensor((2,), "int32", data=np.array([2, 2], np.int32))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that no command loses a file, for any value of every option that the parser has."""
+"""Tests that no command destroys a user's file, for each option of the parser that names a file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ RUNS = {
     "synth": "synth --preset tiny --unit counters --seeds 0",
     "info": "info --preset tiny",
 }
-"""Lines for each command that writes files, without the options that name these."""
+"""Command line of each command that writes files, without the options that name these files."""
 READS = {
     ("run", "model"): "run {} --input a",
     ("run", "input"): "run model --input {}",
@@ -65,7 +65,7 @@ READS = {
     ("gemm", "port"): "gemm 3 4 5 --backend serial --port {}",
     ("asm", "file"): "asm {}",
 }
-"""Lines for each argument that names a file to read, if the command writes any file."""
+"""Command line for each argument with an input file, in commands that also write files."""
 NO_FILES = {
     ("run", "key"): "names of arrays",
     ("run", "scheduler"): "an address",
@@ -77,16 +77,16 @@ NO_FILES = {
     ("deliver", "output"): "a folder",
     ("image", "output"): "a folder",
 }
-"""Arguments of plain text that name no files."""
+"""Arguments of plain text that name no files, each with its meaning."""
 SLOW = {"verilog", "synth"}
-"""Commands that take seconds."""
+"""Commands that take seconds, so that only thorough tests run them."""
 LONG = {"run", "compile", "demo"}
 """Commands for which the quick tests would take too long with every kind of output."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """An argument of a command that names a file."""
+    """An argument of a command that names a file to read or to write."""
 
     command: str
     dest: str
@@ -99,7 +99,7 @@ class Option:
 
 
 def arguments() -> Iterator[tuple[str, argparse.Action]]:
-    """Yield every argument of every command."""
+    """Yield every argument of every command of `tpu`, with the command's name."""
     (commands,) = (action for action in make_parser()._actions if isinstance(action.choices, dict))
     for command, parser in commands.choices.items():
         for action in parser._actions:
@@ -107,7 +107,7 @@ def arguments() -> Iterator[tuple[str, argparse.Action]]:
 
 
 def named_files() -> list[Option]:
-    """Return all arguments that name files, as their converters show."""
+    """Return all arguments that name files, recognised by the types of their values."""
     found: list[Option] = []
     for command, action in arguments():
         try:
@@ -133,7 +133,7 @@ READ_AND_WRITTEN = [
 
 
 def test_all_names_of_files_are_known() -> None:
-    """Require that a new argument of plain text is listed here as a file or as no file."""
+    """Check that each argument of plain text is listed here, as a file's name or as none."""
     plain = {
         (command, action.dest)
         for command, action in arguments()
@@ -149,7 +149,7 @@ def test_all_names_of_files_are_known() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Enter a working directory that has inputs with further names."""
+    """Enter a working directory with input files, some of which have further names (links)."""
     monkeypatch.chdir(tmp_path)
     Path("model").write_bytes((files("systola.models") / MODEL).read_bytes())
     y = np.arange(20) % 10
@@ -170,7 +170,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def line_of(begin: str, given: Mapping[Option, str], others: str = "out") -> str:
-    """Return a command line with some outputs, and all others that are required."""
+    """Return a command line with the outputs `given`; other required outputs are named `others`."""
     words = [begin, *(f"{option.flag} {name}" for option, name in given.items())]
     command = begin.split()[0]
     for option in OUTPUTS:
@@ -180,7 +180,7 @@ def line_of(begin: str, given: Mapping[Option, str], others: str = "out") -> str
 
 
 def assert_refused(command: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Check that a command is refused in one line that has `says`, and changes nothing."""
+    """Check that a command is refused in one line that contains `says`, and changes no file."""
     before = tree(Path())
     status, out, err = run(command, capsys)
     assert (status, out) == (2, ""), command
@@ -213,7 +213,7 @@ def test_two_outputs_are_two_files(
         ("old", "below/to_old"),
         ("old", "below/hard_old"),
     ):
-        # The message names them in the order that the parser has.
+        # The message names the two files in the order of the parser's options.
         says = "is named twice" if one == other else ", too: the output would be written over it"
         line = line_of(RUNS[first.command], {first: one, second: other})
         assert_refused(line, says, capsys)
@@ -239,7 +239,7 @@ def test_what_cannot_be_written(
 
 @pytest.mark.parametrize("option", OUTPUTS, ids=str)
 def test_what_must_not_be_written(option: Option, capsys: pytest.CaptureFixture[str]) -> None:
-    make_parser()  # loads modules that not every user may read
+    make_parser()  # loads modules before the process becomes a user without the right to read them
     with protected_folder(), as_nobody():
         for name in ("old", "below/new", "below/old", "below/to_old"):
             line = line_of(RUNS[option.command], {option: name})
@@ -247,7 +247,7 @@ def test_what_must_not_be_written(option: Option, capsys: pytest.CaptureFixture[
 
 
 def outputs(command: str) -> list[Option]:
-    """Return the options for files that a run on the golden model fills."""
+    """Return a command's options for output files that a run on the golden model can write."""
     return [each for each in OUTPUTS if each.command == command and each.dest != "timeline"]
 
 
@@ -264,7 +264,7 @@ def outputs(command: str) -> list[Option]:
 def test_what_is_there_stays_what_it_is(
     command: str, kind: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Write all outputs of a command at once to links, FIFOs and devices."""
+    """Check a command that writes all of its outputs to links, FIFOs or devices."""
     words, read = [RUNS[command]], dict[str, bytes]()
     readers: list[Thread] = []
 
@@ -310,7 +310,7 @@ def test_a_full_disk(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    # Yosys would have no room for files of its own.
+    # On the full disk, Yosys would have no room for its own files, so it does not run.
     monkeypatch.setattr(verilog, "generate", lambda *_: "module tpu; endmodule\n")
     monkeypatch.setattr(flow, "measure", lambda *_, **__: {"lacks": []})
     null_device(folder / "null")
@@ -321,10 +321,10 @@ def test_a_full_disk(
 
 @pytest.mark.thorough
 def test_a_timeline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Ask for a timeline, which only the RTL has."""
+    """Check the file of a timeline, which only a run on the RTL has."""
     line = "gemm 3 4 5 --preset tiny --timeline below/to_old -q"
     before = tree(folder)
-    assert run(line, capsys)[0] == 0  # builds the simulator, if need be
+    assert run(line, capsys)[0] == 0  # builds the simulator if it is missing
     after = tree(folder)
     assert after.pop("old")[0] == before.pop("old")[0]
     assert json.loads(Path("old").read_text())["traceEvents"]
@@ -343,7 +343,7 @@ def test_devices_can_be_named_twice(folder: Path, capsys: pytest.CaptureFixture[
     "name", ["/dev/stdout", "here", *map(thorough, ("/proc/self/fd/1", "pipe"))]
 )
 def test_names_of_standard_output(name: str, folder: Path) -> None:
-    """Send an output to standard output: printed text neither follows nor destroys it."""
+    """Check that an output sent to standard output is neither mixed with printed text nor lost."""
     command = [sys.executable, "-m", "systola.cli.main", "info", "--preset", "tiny", "--json"]
     if name == "pipe":
         done = subprocess.run([*command, "/dev/stdout"], capture_output=True, text=True)
@@ -400,7 +400,7 @@ def test_a_model_that_was_read_stays(folder: Path, capsys: pytest.CaptureFixture
 
 
 def test_a_description_is_no_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Save a network of 10 units to a file called 10."""
+    """Check that a network can be saved to a file called 10, which also describes a network."""
     assert run(f"{RUNS['train']} --save 10", capsys)[0] == 0
     assert run(f"{RUNS['train']} --save m.tpu", capsys)[0] == 0
     assert Path("10").read_bytes() == Path("m.tpu").read_bytes()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of tpu image: a driver without this project runs a network from its files."""
+"""Tests of `tpu image`: a driver without this project can run a network from the files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODELS = Path(str(files("systola.models")))
 
 
 class Driver:
-    """A host that knows only the files of the folder: numbers and offsets of image.h."""
+    """A host that knows only the files of `tpu image`, with numbers and offsets from image.h."""
 
     def __init__(self, folder: Path, config: Config) -> None:
         text = (folder / "image.h").read_text()
@@ -39,7 +39,7 @@ class Driver:
         self.machine = Machine(config)
 
     def run(self, **inputs: NDArray[np.int8]) -> None:
-        """Run the program; the host window stays as the machine leaves it."""
+        """Write the inputs to the host window and run the program, which changes the window."""
         for name, values in inputs.items():
             self.host[self.offsets[name]] = values.reshape(-1).view(np.uint8)
         self.machine.run(self.host, self.weights, self.numbers["PROGRAM"])
@@ -49,9 +49,7 @@ class Driver:
 
 
 def from_hex(path: Path, word: int) -> bytes:
-    """Return the bytes of a .hex file, as $readmemh of a memory with `word` bytes a word reads
-    them.
-    """
+    """Return the bytes that Verilog's $readmemh reads from a file, with `word` bytes a word."""
     lines = [each for each in path.read_text().splitlines() if not each.startswith("//")]
     assert all(len(line) == 2 * word for line in lines)
     return b"".join(int(line, 16).to_bytes(word, "little") for line in lines)
@@ -62,7 +60,7 @@ def from_hex(path: Path, word: int) -> bytes:
     [("small-compact", "cnn_s2_valid5_same3_1x1"), ("6x10", "mlp_odd_relu6_tanh_sigmoid")],
 )
 def test_network(name: str, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Run twice in one host window and compare with the interpreter; nothing is loaded between."""
+    """Check two runs in one host window, loaded once, against the interpreter."""
     command = f"image {MODELS / model}.tflite --preset {name} -o {tmp_path}/image"
     assert run(command, capsys)[::2] == (0, "")
     config = preset(name)
@@ -79,7 +77,7 @@ def test_network(name: str, model: str, tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_hex_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Write words as wide as the port, or as --word sets them, with the last word filled up."""
+    """Check that .hex files have words of the port's width, or of --word; the last is filled up."""
     model = MODELS / "mlp_floatio.tflite"
     command = f"image {model} --preset 6x10 -o {tmp_path}/image"
     for options, word in (("", 16), (" --word 4", 4), (" --word 48", 48)):
@@ -91,7 +89,7 @@ def test_hex_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_header_compiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Compile a header with odd names from the model; host stages have numbers in their names."""
+    """Check that image.h compiles if the model's names contain odd characters."""
     model = (MODELS / "mlp_floatio.tflite").read_bytes()
     evil = b"serving_*/\\\x1b[1m\\"
     assert model.count(b"serving_default_x") > 0
@@ -110,7 +108,7 @@ def test_header_compiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.thorough
 def test_several_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Write each program to a folder; its outputs are the inputs of the next program."""
+    """Check a model with several programs, each in a folder: outputs are the next one's inputs."""
     config = replace(preset("tiny"), buffer_lines=64)
     content = (MODELS / "std_fc_autoencoder_ad.tflite").read_bytes()
     program = api.compile(content, preset=config, batch=8).to_bytes()

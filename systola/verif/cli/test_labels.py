@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accuracies of tpu run --labels, compared with those that the interpreter gives."""
+"""Tests of accuracies from `tpu run --labels`, compared with accuracies from the interpreter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINE = "run m.tflite --input x.npz --output y --backend iss --preset 8x8"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Change to a folder with a network and samples, 8 of them with the class that it gives."""
+    """Enter a folder with a network and samples; the network gives 8 of them the right class."""
     monkeypatch.chdir(tmp_path)
     model = (Path(str(files("systola.models"))) / "cnn_residual_dw_pool.tflite").read_bytes()
     Path("m.tflite").write_bytes(model)
@@ -62,7 +62,7 @@ def test_without_labels(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.thorough
 def test_float_network(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With --calibrate the accuracy is the quantised network's, within a point of float here."""
+    """Check that --calibrate prints the accuracy of the quantised network, here above 90 %."""
     Path("m.onnx").write_bytes(as_onnx())
     data = digits()
     np.savez("x.npz", x=data["x_test"], y=data["y_test"].astype(np.int64))
@@ -86,7 +86,7 @@ def test_float_network(folder: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_mistakes(
     labels: str, says: str, cores: str, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Each mistake gives one line before anything has run, and no file is written."""
+    """Check that each mistake gives one line before the network runs, and writes no file."""
     before = tree(folder)
     status, out, err = run(f"{LINE} --labels {labels}{cores}", capfd)
     assert (status, out) == (2, "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of docs/networks.md: its Python, its commands and its table of columns work."""
+"""Tests that Python, commands, messages and the table of columns in docs/networks.md are right."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from systola.verif.kit.checkout import PACKAGE, ROOT
 
 PAGE = (ROOT / "docs" / "networks.md").read_text()
 MODEL = "cnn_residual_dw_pool"
-"""Model in place of the network that the page trains."""
+"""Name of the model that tests use in place of the network that the page trains."""
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_from_a_float_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Run the lines of the page: they print its output, and int8 loses less than a point."""
+    """Check that the page's commands print its output, and that int8 loses less than a point."""
     monkeypatch.chdir(tmp_path)
     Path("digits_float.tflite").write_bytes(as_tflite())
     for name, end in (("digits_float", ""), ("digits_test", "_test")):
@@ -70,7 +70,7 @@ def test_from_a_float_model(
     (quantise,) = re.findall(r"^tpu (quantize .*)$", text, re.MULTILINE)
     (printed,) = re.findall(r"```\n(calibrated .*?)```", text, re.DOTALL)
     status, out, _ = run(f"{quantise}", capsys)
-    # Sums of float32 depend on the processor.
+    # Digits are masked, because sums of float32 depend on the processor.
     assert (status, masked(out)) == (0, masked(printed))
     (script,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert script.count("\n") <= 10
@@ -92,7 +92,7 @@ def masked(text: str) -> str:
 
 
 def float_classes() -> NDArray[np.int64]:
-    """Return the classes of the float network for the samples that it was not trained on."""
+    """Return the float network's classes for the test samples, on which it was not trained."""
     w1, b1, w2, b2 = trained()
     return (np.maximum(digits()["x_test"] @ w1 + b1, 0) @ w2 + b2).argmax(axis=1)
 
@@ -107,13 +107,13 @@ def test_columns_and_semantics() -> None:
 
 
 def test_messages() -> None:
-    """Check that the messages on the page are in the code."""
+    """Check that the error messages on the page are in the code."""
     text = "".join(
         path.read_text()
         for folder in ("arch", "compiler", "runtime")
         for path in (PACKAGE / folder).rglob("*.py")
     )
-    # First join texts over several lines; then replace everything that is filled in.
+    # First join texts over several lines. Then replace all values that code fills in by {}.
     text = re.sub(r'"\s*\n\s*f?"', "", text)
     for kind in ("float32", "int8"):
         text = text.replace(f"is {kind}", "is {}")
@@ -155,7 +155,7 @@ def test_examples(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Run the examples with their frameworks: int8 loses less than a point."""
+    """Check the page's examples with their frameworks: int8 loses less than a point of accuracy."""
     exporter = ["torch", "onnxscript"]
     environment = dict(os.environ)
     if title == "From Keras" and find_spec("tensorflow"):
@@ -167,7 +167,7 @@ def test_examples(
             pytest.skip(f"{library} is not installed")
     monkeypatch.chdir(tmp_path)
     script = example(title).replace('"rtl"', '"iss"')
-    # Keras has one back end for the whole process.
+    # The example runs in a process of its own, since Keras has one back end for a process.
     command = [sys.executable, "-c", script]
     out = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     float_accuracy, accuracy = (float(line.split()[-1]) for line in out.stdout.splitlines()[-2:])

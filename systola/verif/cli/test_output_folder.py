@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that write a folder: nothing of a user's is lost in it, nothing old stays."""
+"""Tests of commands that write a folder: no file of a user is lost, and no old output stays."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_new_and_again(tmp_path: Path) -> None:
-    """A folder is made with those above it, and replaced whole."""
+    """Check that a command makes an output folder with its parents, and replaces it as a whole."""
     folder = tmp_path / "new" / "folder"
     for contents in (FIRST, SECOND, FIRST):
         write(folder, contents)
@@ -117,7 +117,7 @@ def test_removed_files_are_no_change(tmp_path: Path) -> None:
 def test_failure_leaves_what_was_there(
     before: dict[str, bytes] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No room for the second file, or an error before the first: no trace of the attempt."""
+    """Check that a failed attempt leaves no trace: an error before any file, or no room for one."""
     folder = tmp_path / "new" / "folder"
     if before:
         write(folder, before)
@@ -141,7 +141,7 @@ def test_failure_leaves_what_was_there(
 def test_deliver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command refuses a folder of the user's before it begins to work."""
+    """Check that a command refuses a folder with a user's files before it begins to work."""
     monkeypatch.setattr(delivery, "delivery", None)
     (tmp_path / "README.md").write_text("mine")
     status, out, err = run(f"deliver --preset tiny -o {tmp_path}", capsys)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that a terminal shows names from files and the command line, and obeys none of them.
+"""Tests that no name in a file or on the command line can control the terminal.
 
-The same files with question marks for the hostile characters give the number of lines to expect.
+Commands also run on copies of the files with question marks for the hostile characters. These runs
+give the number of lines to expect.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from systola.verif.cli.test_errors import MODEL as TFLITE
 
 MODEL = "onnx_skl_mlp_48relu_qop_u8s8_pc.onnx"
 HOSTILE = "(\x1b]0;x\x07\x1b[2J\n\r\t\x9b1m\u202e\u2066\u2028\x7f<b>$\\frac$"
-"""Escape sequences of one and two bytes, line ends, marks of direction, HTML, and a formula."""
+"""A hostile name with escape sequences, line ends, marks of direction, HTML, and a formula."""
 SHOWN = "(?]0;x??[2J????1m????<b>$\\frac$"
-"""A copy of HOSTILE without characters that a terminal obeys."""
+"""A copy of HOSTILE with question marks for the characters that control a terminal."""
 NAMES = {"hostile": HOSTILE, "shown": SHOWN}
 
 
@@ -51,7 +52,7 @@ def named(content: bytes, suffix: str) -> bytes:
 def renamed_tflite(content: bytes, name: str) -> bytes:
     """Return a TensorFlow Lite model with `name` at the start of its tensors' names.
 
-    The lengths of the names stay.
+    The lengths of the names stay the same.
     """
     found = [each for each in (b"serving_default", b"StatefulPartitionedCall") if each in content]
     assert found
@@ -62,7 +63,7 @@ def renamed_tflite(content: bytes, name: str) -> bytes:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Enter a working directory with files that have hostile names, and files with shown names."""
+    """Enter a working directory with files that contain hostile names, or harmless copies."""
     monkeypatch.chdir(tmp_path)
     content = (files("systola.models") / MODEL).read_bytes()
     np.savez("x.npz", x=np.zeros((2, 1, 64), np.float32))
@@ -70,7 +71,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pack = Packer.pack
     for kind, text in NAMES.items():
         Path(f"{kind}.onnx").write_bytes(onnx_file := named(content, text))
-        # It holds more names than the model: the names of operators.
+        # A program has names that a model lacks: the names of operators.
         with monkeypatch.context() as patch:
             patch.setattr(Packer, "pack", with_suffix(pack, text))
             program = api.compile(onnx_file, preset="tiny", batch=2).to_bytes()
@@ -96,7 +97,7 @@ def with_suffix(pack, text: str):
 
 
 def run(command: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """Return exit status, standard output and error of a command line of these words."""
+    """Run `tpu` with these words, and return its exit status, standard output and error."""
     try:
         status = main.main(command)
     except SystemExit as exit_:
@@ -139,7 +140,7 @@ def test_names_in_files(
     assert [each[0] for each in printed] == [status, status], printed
     for _, out, err in printed:
         check_text(out + err)
-    # Compare the status and the number of lines, which no name may change.
+    # No name may change the number of lines.
     assert [out.count("\n") for _, out, _ in printed] == [printed[1][1].count("\n")] * 2
     assert [err.count("\n") for _, _, err in printed] == [printed[1][2].count("\n")] * 2
 
@@ -155,9 +156,7 @@ def test_a_tflite_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.thorough
 def test_written_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Check that pictures, pages and figures have no hostile character, and show formulas
-    literally.
-    """
+    """Check that pictures, pages and JSON have no hostile character, and formulas as text."""
     name = f"a{HOSTILE}.onnx"
     Path(name).write_bytes(Path("hostile.onnx").read_bytes())
     written = ["--report", "r.html", "--roofline", "r.svg", "--json", "j"]
@@ -200,7 +199,7 @@ def test_a_file_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_errors_in_python(folder: Path) -> None:
-    """Check that a caller in Python can show a message in a terminal, too."""
+    """Check that error messages in Python have no hostile character, either."""
     model = api.load("hostile.tpu")
     narrow = {f"x{HOSTILE}y": np.zeros((1, 64), np.float32)}
     with pytest.raises(ModelError) as wrong:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tpu quantize: float networks to int8, their printed figures, and mistakes."""
+"""Tests of `tpu quantize`, which turns float networks into int8: results, figures, mistakes."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ INTERPRETERS = {"tflite": model_writer.interpret, "onnx": onnx_writer.interpret}
 
 
 def float_onnx(name: str) -> bytes:
-    """Return a network of float_onnx, always with the same weights.
+    """Return a float network in ONNX by its name, always with the same weights.
 
-    ONNX Runtime calculates with scales of float32: with other weights, single results may be off
-    by one on the machine.
+    ONNX Runtime calculates with scales of float32. So with other weights, single results of the
+    machine may differ by one.
     """
     net = FloatNetwork(np.random.default_rng(1))
     result, shape = NETWORKS[name](net)
@@ -42,21 +42,21 @@ def float_onnx(name: str) -> bytes:
 
 
 def filter_of_any_size() -> bytes:
-    """Return a convolution in ONNX that takes rows of any number."""
+    """Return a model in ONNX with a convolution that takes any number of rows."""
     net = FloatNetwork(np.random.default_rng(1))
     x = net.input(("batch", 1, "rows", 8), "float32")
     return net.content((net.conv(x, (4, 1, 3, 3)), "float32", ("batch", 4, "r", 6)))
 
 
 def run_quantised(content: bytes, x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return the results of an int8 network on a machine of 8x8, as the golden model has them."""
+    """Return the results of an int8 network on the golden model of a machine of 8x8."""
     y = runtime.compile(content, preset="8x8", batch=4).run(x, backend="iss")
     return np.asarray(y.outputs[0]).reshape(shape)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Change to a folder with float networks and samples of all kinds; return it."""
+    """Enter a folder with float networks and samples of all kinds, and return the folder."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(random_seed())
     Path("m.tflite").write_bytes(float_tflite.classifier(rng))
@@ -71,7 +71,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("text").write_text("no model")
     pixels = np.random.default_rng(2).standard_normal((SAMPLES, 256)).astype(np.float32)
     np.savez("onnx.npz", x=pixels.reshape(-1, 1, 16, 16), y=np.arange(SAMPLES) % 10)
-    x = rng.standard_normal((SAMPLES, 8, 8, 1))  # float64 does for float32
+    x = rng.standard_normal((SAMPLES, 8, 8, 1))  # samples of float64 are accepted for float32
     np.savez(
         "tflite.npz",
         x=x,
@@ -110,7 +110,7 @@ def share(text: str, begin: str) -> float:
 
 @pytest.mark.parametrize("kind", INTERPRETERS)
 def test_accuracy_and_bytes(kind: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The interpreter has the accuracies that are printed, and the machine's results."""
+    """Check the printed accuracies and the machine's results against the interpreter."""
     line = f"quantize m.{kind} --data {kind}.npz --labels y -o q --preset 8x8"
     status, out, _ = run(line, capsys)
     assert status == 0
@@ -131,7 +131,10 @@ def test_accuracy_and_bytes(kind: str, folder: Path, capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize("kind", INTERPRETERS)
 def test_open_sizes(kind: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--shape sets sizes that a file leaves open; without labels and classes, noise is printed."""
+    """Check that --shape sets sizes that a file leaves open.
+
+    Without labels, the command prints noise in place of accuracies.
+    """
     shape = {"tflite": (2, 5, 8, 1), "onnx": (2, 1, 5, 8)}[kind]
     x = np.random.default_rng(3).standard_normal((SAMPLES, *shape)).astype(np.float32)
     np.savez("x.npz", x=x)
@@ -154,7 +157,7 @@ def test_open_sizes(kind: str, folder: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_inputs_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Arrays of several inputs are x0, x1, or have the names of the inputs."""
+    """Check that arrays for several inputs are named x0, x1, or have the inputs' names."""
     Path("two.tflite").write_bytes(float_tflite.sum_of_two(np.random.default_rng(1)))
     rng = np.random.default_rng(random_seed())
     x = {name: rng.standard_normal((SAMPLES, size)) for name, size in (("t1", 9), ("t0", 6))}
@@ -175,7 +178,7 @@ def test_inputs_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_signature_of_its_own(folder: Path) -> None:
-    """A file's signature stays, and its names and order do not matter to the samples."""
+    """Check that a file's signature is kept; the order of samples does not depend on it."""
     rng = np.random.default_rng(random_seed())
     samples = [rng.standard_normal((SAMPLES, size)) * size for size in (6, 9)]
     plain, signed = (
@@ -190,7 +193,7 @@ def test_a_signature_of_its_own(folder: Path) -> None:
 
 
 def test_weights_after_the_flatbuffer(folder: Path) -> None:
-    """Weights that lie after the flatbuffer stay when the file gets a signature."""
+    """Check that weights after the flatbuffer are kept when the file gets a signature."""
     with np.load("tflite.npz") as data:
         x = data["x"].astype(np.float32)
     after = runtime.quantize("after.tflite", x)
@@ -201,7 +204,7 @@ def test_weights_after_the_flatbuffer(folder: Path) -> None:
 
 
 def test_a_refused_result(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The file is written all the same, and the reason of the compiler printed."""
+    """Check that a result which the compiler refuses is written, with the reason printed."""
     net = FloatNetwork(np.random.default_rng(1))
     x = net.node("LRN", net.input((1, 4, 3, 3), "float32"), size=3)
     Path("lrn.onnx").write_bytes(net.content((x, "float32", (1, 4, 3, 3))))
@@ -240,7 +243,7 @@ def test_a_refused_result(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     ],
 )
 def test_mistakes(line: str, says: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Each mistake gives one line of text, and no file is written or changed."""
+    """Check that each mistake gives one line of text, and that no file is written or changed."""
     before = tree(folder)
     status, out, err = run(f"quantize {line} -o q", capfd)
     assert (status, out) == (2, "")
@@ -272,7 +275,7 @@ def test_weights_in_another_file(folder: Path) -> None:
 
 
 def test_what_the_quantiser_refuses(folder: Path) -> None:
-    """Exceptions of the library are one line of ModelError."""
+    """Check that an exception of the quantising library becomes a ModelError of one line."""
     node = helper.make_node("Unheard", ["x"], ["y"])
     sizes = (onnx.TensorProto.FLOAT, (1, 2))
     x, y = (helper.make_tensor_value_info(name, *sizes) for name in "xy")
@@ -283,7 +286,7 @@ def test_what_the_quantiser_refuses(folder: Path) -> None:
 
 
 def test_each_channel_has_a_scale(folder: Path) -> None:
-    """The weights of the first convolution have as many scales as channels, six and four."""
+    """Check that the first convolution has a scale a channel: six in ONNX, four in LiteRT."""
     pixels = np.ones((1, 1, 16, 16), np.float32)
     graph = onnx.load_from_string(runtime.quantize("m.onnx", pixels).content).graph
     constants = {each.name: each for each in graph.initializer}
@@ -301,7 +304,7 @@ def test_each_channel_has_a_scale(folder: Path) -> None:
 def test_run_of_a_float_network(
     cores: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With --calibrate a float network is run, as the network that `tpu quantize` makes of it."""
+    """Check that `tpu run --calibrate` runs the network that `tpu quantize` would make."""
     line = "run m.tflite --input tflite.npz --output r.npz --backend iss --preset 8x8"
     assert run(f"{line} {cores} --calibrate tflite.npz", capsys)[0] == 0
     with np.load("tflite.npz") as data:
@@ -315,7 +318,7 @@ def test_run_of_a_float_network(
 
 
 def test_old_operators(folder: Path) -> None:
-    """Files with operators of before version 13 have a scale for each channel, too."""
+    """Check that ONNX operators from before version 13 have a scale for each channel, too."""
     net = FloatNetwork(np.random.default_rng(1), opset=11)
     x = net.node("Relu", net.conv(net.input((1, 3, 6, 6), "float32"), (4, 3, 3, 3)))
     x = net.gemm(net.node("Flatten", net.node("GlobalAveragePool", x)), 4, 5)
@@ -327,7 +330,7 @@ def test_old_operators(folder: Path) -> None:
 
 
 def test_codes_of_old_files(folder: Path) -> None:
-    """Until 2020 an older field had the code of an operator, which the quantiser does not read."""
+    """Check files from before 2020, with operators' codes in a field that the quantiser ignores."""
     content = Path("m.tflite").read_bytes()
     model = float_tflite.schema.ModelT.InitFromPackedBuf(content, 0)
     for code in model.operatorCodes:
@@ -341,7 +344,7 @@ def test_codes_of_old_files(folder: Path) -> None:
 
 
 def test_control_flow(folder: Path) -> None:
-    """A loop stays in float32, and the layer before it runs on the machine."""
+    """Check that a loop stays in float32, and that the layer before it runs on the machine."""
     content = float_tflite.loop(np.random.default_rng(random_seed()))
     samples = np.random.default_rng(2).standard_normal((SAMPLES, 1, 40)).astype(np.float32)
     made = runtime.quantize(content, samples)
@@ -353,7 +356,7 @@ def test_control_flow(folder: Path) -> None:
 
 
 def test_weights_of_int8(folder: Path) -> None:
-    """Files of dynamic range have codes for weights alone, which become numbers again."""
+    """Check files of dynamic range, in which only weights are int8: they become floats again."""
     content = float_tflite.weights_of_int8(np.random.default_rng(random_seed()))
     samples = np.random.default_rng(2).standard_normal((SAMPLES, 1, 40)).astype(np.float32)
     made = runtime.quantize(content, samples)
@@ -371,7 +374,7 @@ def test_weights_of_int8(folder: Path) -> None:
 
 
 def test_onnx_of_float16(folder: Path) -> None:
-    """A network in float16 takes inputs of float32, and its bytes equal ONNX Runtime's."""
+    """Check that a network in float16 takes inputs of float32, with the bytes of ONNX Runtime."""
     net = FloatNetwork(np.random.default_rng(1))
     x = net.node("Relu", net.conv(net.input((1, 3, 6, 6), "float32"), (4, 3, 3, 3)))
     x = net.gemm(net.node("Flatten", net.node("GlobalAveragePool", x)), 4, 5)
@@ -389,9 +392,7 @@ def test_onnx_of_float16(folder: Path) -> None:
 
 
 def test_inputs_without_axes_and_shared_codes(folder: Path) -> None:
-    """Check an input without axes, with numbers as samples, and two operators that take the same
-    codes.
-    """
+    """Check an input without axes (a number), and a constant that is used twice."""
     net = FloatNetwork(np.random.default_rng(1))
     x, factor = net.input((1, 4), "float32"), net.input((), "float32")
     shared = net.constant(np.linspace(-1, 1, 4, dtype=np.float32).reshape(1, 4))
@@ -405,7 +406,7 @@ def test_inputs_without_axes_and_shared_codes(folder: Path) -> None:
 
 
 def test_constants_among_the_inputs(folder: Path) -> None:
-    """Old ONNX files name constants among the inputs, and have biases of shape 1xN."""
+    """Check old ONNX files, which name constants among the inputs and have biases of shape 1xN."""
     net = FloatNetwork(np.random.default_rng(1), opset=8)
     x = net.input((1, 6), "float32")
     weights = np.linspace(-1, 1, 30, dtype=np.float32).reshape(6, 5)
@@ -423,10 +424,10 @@ def test_constants_among_the_inputs(folder: Path) -> None:
 
 
 def test_weights_of_float16(folder: Path) -> None:
-    """The weights become int8 as weights of float32 do, and all samples count for the ranges."""
+    """Check that float16 weights become int8 as well, and that all samples count for the ranges."""
     content = float_tflite.weights_of_float16(np.random.default_rng(random_seed()))
     samples = np.random.default_rng(2).standard_normal((SAMPLES, 1, 40)).astype(np.float32)
-    # With an average of ranges that starts from the first sample, all others would be clipped.
+    # The first sample is small. If ranges were averages from it on, other samples would be clipped.
     samples[0] *= 0.1
     made = runtime.quantize(content, samples)
     assert made.comparison.signal_to_noise[0] > 30

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the tpu command with no UTF-8, closed streams, names of bytes, and no PATH."""
+"""Tests of `tpu` without UTF-8, with closed streams, file names of any bytes, and no PATH."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from systola.verif.cli.test_errors import MODEL
 ASCII = {"PYTHONIOENCODING": "ascii"}
 C_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 BYTES = os.fsdecode(b"m\xff\xc3.tflite")
-"""A name that is no UTF-8."""
+"""A file name with bytes that are not UTF-8."""
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Enter a working directory that has a model and samples."""
+    """Enter a working directory with a model and samples."""
     monkeypatch.chdir(tmp_path)
     model = (files("systola.models") / MODEL).read_bytes()
     Path("m.tflite").write_bytes(model)
@@ -37,10 +37,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(
     *words: str, environment: dict[str, str] | None = None, shell: str = 'exec "$@"'
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run tpu; `shell` is the script that starts it."""
+    """Run `tpu` with these words, started by the shell script `shell`; return the ended process."""
     return subprocess.run(
         ["/bin/sh", "-c", shell, "sh", sys.executable, "-m", "systola.cli.main", *words],
-        # Without buffers, Python lets argparse ignore an output that takes nothing.
+        # Unbuffered, Python would let argparse ignore a standard output that cannot be written.
         env={**os.environ, **(environment or {}), "PYTHONUNBUFFERED": ""},
         capture_output=True,
         check=False,
@@ -117,7 +117,7 @@ def test_closed_and_full_outputs(words: tuple[str, ...], folder: Path) -> None:
         assert reason in found.stderr
     found = run(*words, shell='"$@" | head -c 10 >&2; exit 0')
     assert len(found.stderr) <= 10
-    # Nothing is written to files that get the number of a closed stream.
+    # A file that gets the number of a closed stream must not get the stream's text.
     found = run(*words, shell='exec "$@" <&- 2>&-')
     assert found.returncode == 0 and found.stdout
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
@@ -125,7 +125,7 @@ def test_closed_and_full_outputs(words: tuple[str, ...], folder: Path) -> None:
 
 @pytest.mark.thorough
 def test_no_path(folder: Path) -> None:
-    """Report in one line that no tool is found."""
+    """Check that a missing tool is reported in one line if PATH is empty."""
     program = [sys.executable, "-m", "systola.cli.main", "gemm", "2", "2", "2", "--preset", "2x2"]
     environment = {"SYSTOLA_BUILD": str(folder), "PATH": "/nowhere"}
     found = subprocess.run(program, env=environment, capture_output=True, check=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of tpu train: its output, its files, and its mistakes."""
+"""Tests of `tpu train`: its output, its files, and mistakes of the user."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_train_and_go_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     status, out, err = run(f"train m.tpu --data plain.npz -q --json - {MACHINE}", capsys)
     assert (status, err) == (0, "")
     figures = json.loads(out)
-    # Each of two epochs has four batches of 64 and one of 50.
+    # Two epochs of 200 samples had four batches each; one epoch of 50 samples has one batch.
     assert (figures["epochs"], figures["steps"], figures["preset"]) == (3, 9, "8x8-training")
     assert len(figures["loss"]) == 1 and "val_loss" not in figures
     step = figures["step_energy"]
@@ -60,9 +60,9 @@ def test_train_and_go_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_a_saved_model_goes_on_with_its_settings(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Continue with preset, back end, cores, batch and optimiser from the file.
+    """Check that training continues with preset, cores, batch and optimiser from the file.
 
-    Options on the command line take their place.
+    Options on the command line replace values from the file.
     """
     machine = "--backend iss --preset 8x8-training --cores 2 --latency 3"
     options = "--batch-size 20 --learning-rate 0.25 --momentum 0.5 --loss categorical_crossentropy"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the command's own texts: groups, version, completion, verbosity, cache."""
+"""Tests of the texts of `tpu` itself: command groups, version, completion, verbosity, cache."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_nothing_shows_the_groups(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    """Check that the version is the same everywhere."""
+    """Check that program, pyproject.toml, change log and citation file have the same version."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     version = project["version"]
     assert run("--version", capsys) == (0, f"tpu {version}\n", "")
@@ -54,7 +54,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_command_imports_no_other() -> None:
-    """Start a command of programs: it waits neither for other commands nor for training."""
+    """Check that `tpu asm` imports no other command and no training, so that it starts quickly."""
     code = "import sys; from systola.cli.main import main; main(['asm']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = done.stdout.split()
@@ -63,7 +63,7 @@ def test_a_command_imports_no_other() -> None:
 
 
 def test_completion(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Offer the completions of 'tpu ga' and 'tpu verilog --fab' in bash."""
+    """Check bash's completions of 'tpu ge' and 'tpu verilog --fab'."""
     _, script, _ = run("completion bash", capsys)
     path = tmp_path / "completion"
     path.write_text(script)
@@ -91,7 +91,7 @@ def test_quiet_and_verbose(capsys: pytest.CaptureFixture[str], root: Path) -> No
 
 
 def test_cache(capsys: pytest.CaptureFixture[str], root: Path) -> None:
-    """Show and remove built files, and nothing else."""
+    """Check that `tpu cache` lists and removes built files, and no other files."""
     assert run("cache", capsys)[1].startswith(f"0.0 MiB in {root}")
 
     def make(work: Path) -> Path:

@@ -37,14 +37,14 @@ PRESETS = ("4x4-training-attention", "bare")
 """The first preset has all features except links; the second has only the required features."""
 
 _TIMES = {"faults": 12}
-"""Number of programs of this kind for each program of another kind.
+"""Number of programs of a kind for each program of other kinds.
 
-A program of this kind is a single instruction and hits a single bin.
+A program of the kind "faults" is a single instruction and hits a single bin.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return the exit status."""
+    """Run the command `make coverage` and return its exit status."""
     options = _parser().parse_args(arguments)
     if problem := wrong_name(options.preset):
         print(f"coverage: {problem}", file=sys.stderr)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The counts of Verilator: lines, branches and toggles of the hardware's Verilog."""
+"""The coverage that Verilator counts: lines, branches and toggles of the hardware's Verilog."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MODULE = re.compile(r"^module (\\\S+|\w+)")
 
 @dataclass(frozen=True)
 class Point:
-    """A point that is counted.
+    """A point of the Verilog at which Verilator counts passes.
 
     `kind` is one of KINDS. `what` is the signal, or the statement and its branch.
     """
@@ -36,26 +36,26 @@ class Point:
 
     @property
     def name(self) -> str:
-        """Return the name within the module and the kind.
+        """Return the point's name, unique in its module and kind.
 
-        Statements have names of their own, which stay when lines move.
+        Statements have names of their own, which stay the same when lines move.
         """
         return self.what if ": " in self.what else f"{self.line} {self.what}"
 
 
 def counting_verilog(config: Config) -> str:
-    """Return the Verilog of the machine, with the signals of the probes in it."""
+    """Return the Verilog of the machine, with an additional signal for each probe."""
     return with_probes(verilog_of(config))
 
 
 def counting_library(config: Config) -> Path:
-    """Build the simulator that counts, and return its path."""
+    """Build the machine's simulator that counts coverage, and return its path."""
     name = f"{config.name}, counting"
     return build_library(counting_verilog(config), name=name, options=OPTIONS, optimise="-O1")
 
 
 def read_points(file: Path, verilog: str) -> Counter[Point]:
-    """Return the number of passes through each point of the Verilog.
+    """Return the number of passes through each point, from a file written by Verilator.
 
     Points outside any module do not count.
     """
@@ -80,7 +80,10 @@ def read_points(file: Path, verilog: str) -> Counter[Point]:
 
 
 def modules_of(verilog: str) -> list[str]:
-    """Return the module of each line, counted from 1, as the path of an instance: `tpu.core`."""
+    """Return a list with the module of each line, as the path of an instance such as `tpu.core`.
+
+    Lines count from 1.
+    """
     modules, module = [""], ""
     for line in verilog.splitlines():
         if match := _MODULE.match(line):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bins of the instruction set, and a golden model that finds the bins which a program hits."""
+"""Bins (cases to cover) of the instruction set, and a golden model that counts their hits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _VALUES = frozenset(
         *("multiplier_a", "multiplier_b", "shift_a", "shift_b", "zero_a", "zero_b", "limit"),
     )
 )
-"""Fields that hold numbers to compute with; all other fields hold places and sizes."""
+"""Names of fields that hold numbers to compute with; all other fields hold places and sizes."""
 _OUTSIDE = (
     *(Fault.HOST_READ_ERROR, Fault.HOST_WRITE_ERROR, Fault.WEIGHT_READ_ERROR),
     *(Fault.FETCH_ERROR, Fault.BUS_TIMEOUT, Fault.MEMORY_ERROR),
@@ -55,12 +55,12 @@ _WIDE = (Function.NONE, *GATES)
 _SCALED = (Function.TANH, Function.EXP)
 """Functions that take the number of the argument's integer bits from the field `table`."""
 _RECIPROCALS = {RECIPROCAL: "1/x", INVERSE_ROOT: "1/sqrt(x)"}
-"""Functions that the opcode field EXP also selects, by the value of `table`."""
+"""Functions that the value EXP of the field `function` also selects, by the value of `table`."""
 _RECTIFIERS = (Function.NONE, Function.RELU, Function.RELU6)
 
 
 def functional_bins() -> dict[str, list[str]]:
-    """Return all bins, by group."""
+    """Return the names of all bins of the instruction set, by group."""
     return {
         "opcodes": [entry.mnemonic for entry in INSTRUCTIONS],
         "fields": [name for entry in INSTRUCTIONS for name in _field_bins(entry)],
@@ -76,15 +76,15 @@ def _field_bins(entry: Instruction) -> Iterator[str]:
     for field in _watched(entry):
         for corner in _corners(field):
             if (entry.opcode, corner) == (Opcode.DEPTHWISE, "table"):
-                continue  # an illegal field
+                continue  # the value is illegal in this field
             yield f"{entry.mnemonic} {field.name}: {corner}"
 
 
 def _watched(entry: Instruction) -> Iterator[Field]:
     if entry.opcode == Opcode.REQUIRE_MACHINE:
-        return  # one value of each field is no fault
+        return  # only one value of each field is legal on a machine
     for field in entry.fields:
-        # The bins of control already have the corners of a count of iterations.
+        # The group "control" has bins for corners of the number of iterations.
         if (entry.opcode, field.name) != (Opcode.LOOP, "count"):
             yield field
 
@@ -207,7 +207,9 @@ _WINDOWS: dict[str, Callable[[Window], bool]] = {
     "a map of one pixel": lambda w: w.height == w.width == 1,
     "lines between rows": lambda w: w.pitch > w.width,
 }
-"""Kinds of windows in use; each may occur with Convolve, Depthwise or Pool."""
+"""Kinds of windows over feature maps, by name, each with its condition.
+
+A kind may occur with Convolve, Depthwise or Pool."""
 
 
 def _last(start: int, windows: int, step: int, taps: int, gap: int) -> int:
@@ -267,7 +269,7 @@ class Observer(Machine):
         *,
         limit: int | None = None,
     ) -> Outcome:
-        """Run as the golden model does."""
+        """Run a program as the golden model does, and count the bins that it hits."""
         self._offset = program_offset
         self._hazards = Hazards(self.config)
         self._again, self._bodies = False, []
@@ -406,7 +408,7 @@ class Observer(Machine):
                 pass
 
     def end_loop(self) -> None:
-        """End a loop as the golden model does, and note when a pass is not the first."""
+        """End a pass of a loop as the golden model does, and note that further passes follow."""
         behind = self._next
         super().end_loop()
         if self._next != behind:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs of instructions that use the same part of a memory shortly after one another."""
+"""Bins for hazards: pairs of instructions that use one part of a memory soon after each other."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from systola.arch.isa import (
 from systola.golden.window import Window
 
 NEAR, FAR = 3, 24
-"""Largest numbers of executed instructions from the older to the younger one of a pair.
+"""Largest numbers of executed instructions from the older to the younger instruction of a pair.
 
-Up to NEAR, the two may be in flight together. Pairs up to FAR are counted apart.
+Up to NEAR, both may be in flight together. Pairs from there up to FAR have bins of their own.
 """
 
 _RESOURCES = {
@@ -43,7 +43,9 @@ _PARTS = {
     ("transpose", "buffer"): "source",
     ("matrix_multiply", "weights"): "weights",
 }
-"""Names of the lines that an instruction reads, if it reads several parts or a special part."""
+"""Names of the lines that an instruction reads, if it reads several parts or a special part.
+
+A key is the instruction's mnemonic and the field that gives the first line."""
 
 
 def _reader(entry: Instruction, use: Use) -> str:
@@ -67,14 +69,15 @@ _USERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "scale": (("set_config_scale",), ("vector",)),
     "exponents": (("measure",), ("activate", "vector", "measure operand")),
 }
-"""The writers of each resource, and its readers."""
+"""The names of the instructions that write each resource, and of those that read it."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """A use of the part `where` of a resource by the instruction `who`.
+    """A use of a part of a resource by an instruction.
 
-    `who` is one of the names in _USERS. `writes` is True for a write, False for a read.
+    `where` is the range of lines, rows or entries. `who` is the instruction's name in _USERS.
+    `writes` is True for a write, False for a read.
     """
 
     resource: str
@@ -84,7 +87,7 @@ class Access:
 
 
 def hazard_bins() -> Iterator[str]:
-    """Yield the bins: every ordered pair of uses with at least one write, near and far."""
+    """Yield the names of the bins: each ordered pair of uses with a write, near and far."""
     for resource, (writers, readers) in _USERS.items():
         both = [(who, True) for who in writers] + [(who, False) for who in readers]
         for older, younger in product(both, both):
@@ -99,14 +102,14 @@ def _name(resource: str, a: str, a_writes: bool, b: str, b_writes: bool, distanc
 
 
 class Hazards:
-    """A watch over the instructions of a program, in their order."""
+    """A watch over the instructions of a program, in their order, that finds the hazards."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._recent: deque[list[Access]] = deque(maxlen=FAR)
 
     def bins(self, opcode: Opcode, operands: Mapping[str, int], window: Window) -> Iterator[str]:
-        """Yield the bins of the pairs that the next instruction makes with earlier instructions."""
+        """Yield the bins of the pairs that the next instruction forms with earlier instructions."""
         now = list(self._accesses(opcode, operands, window))
         for distance, earlier in enumerate(reversed(self._recent), 1):
             for old, new in product(earlier, now):
@@ -134,7 +137,7 @@ class Hazards:
         yield from self._state(entry, at)
 
     def _state(self, entry: Instruction, at: Mapping[str, int]) -> Iterator[Access]:
-        """Yield uses of state outside the memories, such as the window."""
+        """Yield an instruction's uses of state outside the memories, such as the window."""
         who, opcode, whole = entry.mnemonic, entry.opcode, range(1)
         if opcode == Opcode.READ_WEIGHTS:
             yield Access("weight queue", who, True, whole)

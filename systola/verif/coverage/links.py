@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bins of the link instructions, and a golden pod that finds the bins which it hits.
+"""Bins (cases to cover) of the link instructions, and a golden pod that counts their hits.
 
-The pod waits as the hardware does: a part that cannot move its next row, and an instruction that
-cannot go on. It has no soft reset: verif/system/test_pod.py covers that on the RTL.
+As in hardware, a part of a link waits if it cannot move its next row, and an instruction waits if
+it cannot go on. The pod has no soft reset, which verif/system/test_pod.py covers on the RTL.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CAUSES = {Fault.LINK_TIMEOUT: tuple(LinkPart), Fault.LINK_KIND: _RECEIVES}
 
 
 def link_bins() -> list[str]:
-    """Return all bins."""
+    """Return the names of all bins of the link instructions."""
     parts = [_name(part) for part in _PARTS]
     return [
         *(f"send {what} {side.name.lower()}" for side in Side for what in ("lines", "sums")),
@@ -46,7 +46,10 @@ def link_bins() -> list[str]:
 def observed_run(
     config: Config, images: Sequence[Image], order: random.Random | None = None
 ) -> tuple[list[Outcome], Counter[str]]:
-    """Run the programs of a pod and return their ends and the bins that they hit; see Pod.run."""
+    """Run the programs of a golden pod, and return their ends and the bins that they hit.
+
+    The parameter `order` has the meaning that it has in Pod.run.
+    """
     hits: Counter[str] = Counter()
 
     def observed(
@@ -64,7 +67,7 @@ def observed_run(
 
 
 class _ObservedCore(Core):
-    """A core that counts its steps, and the reasons for which it waits."""
+    """A core of a golden pod that counts its steps, and the reasons for its waits."""
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ class _ObservedCore(Core):
         self._hits = hits
 
     def step(self, barriers: int) -> bool:
-        """Take a step as the golden model does."""
+        """Take a step as a core of the golden pod does, and count the bins that it hits."""
         arrived = self.arrived
         moved = super().step(barriers)
         self._hits["barrier"] += self.arrived - arrived

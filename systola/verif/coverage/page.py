@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The coverage page, as HTML."""
+"""The HTML page that shows the coverage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS = ("line", "branch", "toggle")
 
 
 def page(coverage: Coverage, waivers: Mapping[str, str], heading: str) -> str:
-    """Return the whole page; `heading` names its subject."""
+    """Return the coverage page as HTML; `heading` names its subject."""
     return "\n".join(_lines(coverage, waivers, heading)) + "\n"
 
 

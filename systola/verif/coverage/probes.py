@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of the micro-architecture, as signals with toggles that are counted.
+"""Probes: signals for events of the micro-architecture. Verilator counts their toggles.
 
 A probe is an expression of signals that have names in Amaranth's Verilog, seen from the top module.
 """
@@ -24,13 +24,13 @@ _LISTS = (
     *("host_reading", "matrix_reading", "matrix_summing"),
     *("activate_reading", "activate_operands", "activate_writing", "host_writing"),
 )
-"""Lists of the scoreboard with the instructions under way, from their issue on."""
+"""Names of the scoreboard's lists of the instructions under way, from their issue on."""
 _SHARED = ("operands", "dma_out", "dma_in")
-"""Ports of the unified buffer that sometimes have to wait for another port."""
+"""Names of the unified buffer's ports that sometimes have to wait for another port."""
 
 
 def probes() -> dict[str, str]:
-    """Return the expression of each event, which is 1 while the event happens."""
+    """Return the Verilog expression of each event, which is 1 while the event happens."""
     return dict(_probes())
 
 
@@ -77,5 +77,5 @@ def with_probes(verilog: str) -> str:
 
 
 def probe_name(number: int) -> str:
-    """Return the event of `probe_NUMBER`."""
+    """Return the event of the probe with this number."""
     return list(probes())[number]

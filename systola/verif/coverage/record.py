@@ -22,7 +22,7 @@ class Coverage:
     """A record of covered bins and points.
 
     `hits` counts functional bins, by "group: bin". `points` counts the points of each preset's
-    Verilog, with those never passed. `versions` identifies that Verilog, by preset.
+    Verilog, with 0 for points never passed. `versions` identifies this Verilog, by preset.
     """
 
     hits: Counter[str] = field(default_factory=Counter[str])
@@ -31,7 +31,7 @@ class Coverage:
 
     @classmethod
     def of(cls, machine: Simulator, golden: Observer, faults: Counter[Fault]) -> Coverage:
-        """Collect the coverage of a machine from `counting_library` and of its golden model.
+        """Return the coverage of a machine from `counting_library` and of its golden model.
 
         `faults` counts the faults that the machine has reported.
         """
@@ -48,9 +48,9 @@ class Coverage:
         return cls(hits, {config.name: points}, {config.name: content_key(text)})
 
     def add(self, other: Coverage) -> None:
-        """Add the hits of another record.
+        """Add the hits of another record, which is newer.
 
-        Points of a Verilog other than the newest no longer count.
+        Points of older versions of the Verilog no longer count.
         """
         self.hits.update(other.hits)
         for name, points in other.points.items():
@@ -60,7 +60,7 @@ class Coverage:
             self.points[name].update(points)
 
     def write(self, path: Path) -> None:
-        """Write the record to a file."""
+        """Write the coverage record to a file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         points = {
             name: [[*astuple(point), count] for point, count in counted.items()]
@@ -72,9 +72,7 @@ class Coverage:
 
     @classmethod
     def read(cls, path: Path) -> Coverage:
-        """Read a record from a file, without points of presets with hardware that has changed
-        since.
-        """
+        """Return a coverage record from a file, without points of hardware that has changed."""
         entry = json.loads(path.read_text())
         versions = {
             name: version

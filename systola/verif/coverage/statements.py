@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of the statements of Verilog that Yosys has written, by which waivers know them.
+"""Lasting names of the statements of Verilog that Yosys has written; waivers use these names.
 
 The number of a line, and the numbers in names that Yosys makes, change with every change of the
 hardware. A statement is named by the first signal of the source that it decides, and by its
@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 _MADE = re.compile(r"\\(\$\S+)\s")
-"""A wire that Yosys or Amaranth has named."""
+"""Pattern of a wire that Yosys or Amaranth has named."""
 _NUMBERED = re.compile(r"\\?([\w.]+)(?:\$\d+)+\s?")
-"""A signal of the source with a number, because another signal of the module has the same name."""
+"""Pattern of a source signal with a number: another signal of the module has the same name."""
 _ASSIGNMENT = re.compile(r"\s*(?:assign )?(\S+(?: \[[\d:]+\])?)\s+(?:<=|=) (.*);")
 _CHOICE = re.compile(r"(.*) \? (.*) : (.*)")
 _TEST = re.compile(r"\s+if \((.*)\)(?: begin)?")
@@ -27,11 +27,11 @@ _DECLARATION = re.compile(r"  (?:wire|reg|input|output) (?:\[(\d+):0\] )?([^\s;]
 _DEPTH = 12
 _LONGEST = 150
 _UNKNOWN = 99
-"""Width of a signal without a declaration, of which no list of cases has all values."""
+"""Width assumed for a signal without a declaration, so large that no list of cases is complete."""
 
 
 def statement_names(verilog: str) -> list[str]:
-    """Return the name of the statement on each line, counted from 1; other lines have none."""
+    """Return the name of the statement on each line, counted from 1, and "" for other lines."""
     names = [""]
     lines: list[str] = []
     for line in verilog.splitlines():
@@ -43,7 +43,7 @@ def statement_names(verilog: str) -> list[str]:
 
 
 def _names(lines: list[str]) -> list[str]:
-    """Return the names of the lines of one module; equal names get a number from the second on."""
+    """Return the names of the lines of a module; from the second on, equal names get a number."""
     module = _Module(lines)
     seen: Counter[str] = Counter()
     names: list[str] = []
@@ -54,7 +54,7 @@ def _names(lines: list[str]) -> list[str]:
 
 
 class _Module:
-    """The assignments of a module, forwards and backwards."""
+    """The assignments of a module: the value of each wire, and the users of each wire."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
@@ -75,7 +75,7 @@ class _Module:
                     self._calls[call[1]] = target, call[2].split(" , ")
 
     def names(self) -> Iterator[str]:
-        """Yield the name of each line."""
+        """Yield the name of the statement on each line of the module, or ""."""
         function = ""
         for line, following in pairwise([*self._lines, ""]):
             if line.startswith("  function "):
@@ -102,7 +102,7 @@ class _Module:
         return ""
 
     def _complete(self, conditions: list[str]) -> bool:
-        """Return whether the conditions are all values of one selector."""
+        """Return whether the conditions compare one selector with each of its values."""
         tests = [
             _COMPARED.fullmatch(" ".join(self._values.get(wire.strip()[1:], "").split()))
             for wire in conditions
@@ -114,7 +114,7 @@ class _Module:
         return len(values) == 1 << self._width(selectors.pop())
 
     def _width(self, signal: str) -> int:
-        """Return the width of a signal or of a part of one."""
+        """Return the width in bits of a signal, or of a part of a signal."""
         name, _, part = signal.partition("[")
         if part:
             high, _, low = part.rstrip("]").partition(":")
@@ -134,7 +134,7 @@ class _Module:
         return "nothing"
 
     def _condition(self, text: str) -> str:
-        """Return an expression in signals of the source, cut where it is long."""
+        """Return a condition as an expression of source signals, cut if it is long."""
         text = text.strip() + " "
         for _ in range(_DEPTH):
             longer = _MADE.sub(self._value, text)
@@ -153,7 +153,7 @@ class _Module:
 
 
 def _plain(text: str) -> str:
-    """Return text without the numbers and backslashes of names, and without spaces at brackets."""
+    """Return Verilog without numbers and backslashes in names, and without spaces at brackets."""
     text = _NUMBERED.sub(r"\1 ", text + " ")
     text = re.sub(r"\\(\S+)\s", r"\1 ", text)
     text = re.sub(r"\s+", " ", text).strip()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The items that are covered, waived or missing."""
+"""A summary of coverage: the bins and points that are covered, waived or missing."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from systola.verif.coverage.record import Coverage
 
 WAIVERS = Path(__file__).with_name("waivers.toml")
 BARS = {"line": 0.95, "branch": 0.95}
-"""Shares of the Verilog that must be covered; functional bins and probes must all be covered."""
+"""Least covered shares of lines and branches; functional bins and probes must all be covered."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A group of bins, or the points of a kind in a module.
+    """A part of the summary: a group of bins, or the points of a kind in a module.
 
-    `waived` has the full names.
+    `covered` and `missing` have names within the part, and `waived` has full names.
     """
 
     group: str
@@ -40,12 +40,12 @@ class Part:
 
 
 def waivers(path: Path = WAIVERS) -> Mapping[str, str]:
-    """Return patterns of names, each with its reason."""
+    """Return the waivers from a file: patterns of names, each with its reason."""
     return tomllib.loads(path.read_text())
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Return whether a pattern has the name; in a pattern only `*` has a meaning, any text."""
+    """Return whether a name matches a pattern, in which `*` stands for any text."""
     return _expression(pattern).fullmatch(name) is not None
 
 
@@ -55,7 +55,7 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 
 def functional_parts(coverage: Coverage, waived: Iterable[str] = ()) -> list[Part]:
-    """Return the bins of the instruction set by group, and the probes over all presets."""
+    """Return a part for each group of the instruction set's bins, and a part for all probes."""
     patterns = list(waived)
     parts: list[Part] = []
     for group, names in functional_bins().items():
@@ -93,7 +93,7 @@ def _split(
 
 
 def point_parts(coverage: Coverage, preset: str, waived: Iterable[str] = ()) -> list[Part]:
-    """Return lines, branches and toggles of each module of a preset."""
+    """Return parts for the lines, branches and toggles of each module of a preset."""
     patterns = list(waived)
     found: dict[tuple[str, str], tuple[list[str], set[str]]] = {}
     for point, count in coverage.points[preset].items():
@@ -110,13 +110,13 @@ def point_parts(coverage: Coverage, preset: str, waived: Iterable[str] = ()) -> 
 
 
 def idle(waived: Iterable[str], parts: Iterable[Part]) -> list[str]:
-    """Return the patterns that waive nothing."""
+    """Return the waivers' patterns that match no waived item of these parts."""
     names = [name for part in parts for name in part.waived]
     return [pattern for pattern in waived if not any(matches(n, pattern) for n in names)]
 
 
 def total(parts: Iterable[Part]) -> Part:
-    """Return one part with the items of all parts."""
+    """Return one part that has the items of all given parts."""
     many = list(parts)
     return Part(
         many[0].group if many else "",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that each bin is hit by its event only, that records add up, and that the page shows it."""
+"""Tests of coverage: only a bin's event hits it, records add up, and the page shows them."""
 
 from collections import Counter
 from pathlib import Path
@@ -41,7 +41,7 @@ COPY = {"rows": 4, "stride": CONFIG.input_pitch, "blocks": 1, "tail": CONFIG.row
 
 
 def hits(*words, observer=None, fault=None):
-    """Return the bins that a program hits; it ends in `fault`, or at Halt."""
+    """Return the bins that a program hits, which must end in `fault`, or else at Halt."""
     golden = observer or Observer(CONFIG)
     image = make_image([*words, HALT], host=random_memory(np.random.default_rng(0), 4))
     check_end(golden.run(image.host.copy(), image.weights, 0).fault, ends_in(fault))
@@ -67,7 +67,7 @@ def test_names_are_unique():
 
 
 def test_every_hit_is_a_bin():
-    """Check that nothing is counted under a name that is no bin."""
+    """Check that programs count hits only under names of bins."""
     names = {f"{group}: {name}" for group, names in functional_bins().items() for name in names}
     observer = Observer(CONFIG)
     for index in range(40):
@@ -230,7 +230,7 @@ def test_waivers(tmp_path):
 
 
 def test_waivers_of_statements():
-    """A waiver has the name of a statement, not its line; only `*` has a meaning in a pattern."""
+    """Check that waivers match names of statements, not lines, and only `*` is special in them."""
     points = Counter(
         {
             Point("branch", "a", 3, "y: x[0], then"): 0,
@@ -246,7 +246,7 @@ def test_waivers_of_statements():
 
 
 def test_reasons_of_waivers():
-    """The machines lack the features that reasons of waivers say they lack."""
+    """Check that the machines lack the features that reasons of waivers mention as missing."""
     attention, bare = (machines.machine(name) for name in PRESETS)
     for each in (attention, bare):
         assert not each.parity and not each.links
@@ -257,7 +257,7 @@ def test_reasons_of_waivers():
 
 @pytest.mark.thorough
 def test_waivers_name_statements():
-    """Each waiver of lines or branches has the name of a statement of the two machines."""
+    """Check that each waiver of lines or branches matches a statement of the tested machines."""
     known: set[str] = set()
     for preset_name in PRESETS:
         text = counting_verilog(machines.machine(preset_name))
@@ -271,7 +271,7 @@ def test_waivers_name_statements():
 
 
 def test_a_waiver_of_something_covered_fails(tmp_path, capsys, monkeypatch):
-    """The command names a waiver of something that is covered or absent, and fails."""
+    """Check that `make coverage` names waivers of covered or absent items, and fails."""
     covered, absent = "branch a: y: x, then", "branch a: y: z, then"
     points = Counter({Point("branch", "a", 3, "y: x, then"): 1})
     some = Coverage(points={"small": points}, versions={"small": "1"})
@@ -306,7 +306,7 @@ def test_nothing_run_is_nothing_covered(tmp_path, capsys):
 
 @pytest.mark.thorough
 def test_a_run():
-    """Run a few programs on the simulator that counts: they pass, and most opcodes are hit."""
+    """Check a few programs on the simulator that counts: they pass, and most opcodes are hit."""
     (job,) = jobs("programs", ["tiny"], random_seed(), 0, 12, counting=True)
     report = run_job(job)
     assert not report.failures

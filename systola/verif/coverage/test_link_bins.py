@@ -16,14 +16,12 @@ from systola.verif.kit.seeds import random_seed
 CONFIG = preset("tiny-links")
 CORES = 3
 MOST = 400
-"""Programs after which all bins must be hit; a third of this number usually suffices."""
+"""Number of programs that must hit all bins; a third of this number usually suffices."""
 
 
 @pytest.mark.thorough
 def test_random_programs_hit_all_bins() -> None:
-    """Run the random programs of verif/system/test_pod.py, which runs them in lockstep with the
-    RTL.
-    """
+    """Check that the random programs of verif/system/test_pod.py hit all bins of links."""
     hits: Counter[str] = Counter()
     bins = link_bins()
     for number in range(MOST):

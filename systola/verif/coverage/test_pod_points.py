@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test that trials of a pod pass the lines and branches that join several machines."""
+"""A test that mutation's trials of a pod pass the lines and branches of the pod's own modules."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _MODULES = re.compile(
     r"pod\b.*|tpu\.link_watchdog|tpu\.core\.(link_unit|decoder\.link|scoreboard\."
     r"(link_gate|(send|receiv)ing_(left|right))).*"
 )
-"""Modules of hdl/pod and hdl/link, and the modules for links in hdl/control."""
+"""Pattern of the modules of hdl/pod and hdl/link, and of the modules for links in hdl/control."""
 
 
 @pytest.mark.thorough
-@pytest.mark.exhaustive  # building the simulator that counts takes four minutes
+@pytest.mark.exhaustive  # the build of the simulator that counts takes four minutes
 def test_lines_and_branches(tmp_path: Path) -> None:
     verilog = generate_pod(POD.config, POD.cores, shared=POD.shared)
     how = {"options": OPTIONS, "optimise": "-O1"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that a statement of Verilog has a name that stays when lines and numbers change."""
+"""Tests that a Verilog statement keeps its name in coverage when lines and numbers change."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ endmodule
 
 
 def named(verilog: str) -> dict[str, str]:
-    """Return the names of statements by the text of their lines, stripped."""
+    """Return the names of statements by the stripped text of their lines."""
     lines = ["", *verilog.splitlines()]
     names = statement_names(verilog)
     assert len(names) == len(lines)
@@ -106,13 +106,13 @@ def test_nothing_else_is_named() -> None:
     ],
 )
 def test_cases_of_all_values(width: str, third: int, expected: str) -> None:
-    """The arm for no case has a name with "all" if the cases are all values of the selector."""
+    """Check the name of a default arm: it has "all" if the cases are all values of the selector."""
     names = named(CHOICE.format(width=width, third=third))
     assert names == {"default:": expected}
 
 
 def test_names_stay() -> None:
-    """Names do not change with lines above and with other numbers in names that Yosys makes."""
+    """Check that statements' names do not depend on lines above, or on numbers of Yosys."""
     moved = re.sub(r"\$(\d+)", lambda number: f"${int(number[1]) + 100}", VERILOG)
     moved = moved.replace("choice_9", "choice_77").replace("  wire", "  wire q;\n  wire", 1)
     before, after = named(VERILOG), named(moved)

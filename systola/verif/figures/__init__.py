@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures that say how far the machine can be believed, and the page that shows them."""
+"""Figures of docs/trust.md: results of test campaigns, which show how far to trust the machine."""

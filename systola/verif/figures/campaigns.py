@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The campaigns with results on the page, at the size that the page states."""
+"""The campaigns (long runs of tests) with results on the page docs/trust.md.
+
+Their sizes are the sizes that the page states."""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Campaign:
-    """A campaign, run by `python -m MODULE ARGUMENTS`, which `command` calls, too.
+    """A campaign, run by `python -m MODULE ARGUMENTS`. Its `command` for a user does the same.
 
     `{seed}` stands for a new seed. The result is every text in the output that matches `pattern`.
     """
@@ -22,7 +24,7 @@ class Campaign:
     pattern: str
 
     def results(self, output: str) -> list[str]:
-        """Return the lines of the result, in order."""
+        """Return the lines of a campaign's result in its output, in order."""
         return [" ".join(found.split()) for found in re.findall(self.pattern, output, re.MULTILINE)]
 
 
@@ -113,4 +115,4 @@ CAMPAIGNS = (
         pattern=r"^\d+ of \d+ as they should be$",
     ),
 )
-"""Campaigns in the order of the page."""
+"""All campaigns, in the order of the page."""

@@ -20,7 +20,7 @@ from systola.verif.kit.checkout import ROOT
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return the exit status, 1 if a campaign fails."""
+    """Run the command `make figures` and return the exit status, 1 if a campaign fails."""
     parser = OneLineParser(prog="figures", description=__doc__)
     names = [campaign.name for campaign in CAMPAIGNS]
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(campaign: Campaign, seed: int) -> Figure:
-    """Run one campaign, pass its output on to stderr at once, and return its figure."""
+    """Run one campaign, print its output to stderr at once, and return its figure."""
     before = commit_and_changes()
     started = time.monotonic()
     command = [sys.executable, "-m", campaign.module]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/trust.md, which `--write docs` writes and `--check docs` checks."""
+"""The page docs/trust.md with its tables, which `--write docs` writes and `--check docs` checks."""
 
 from __future__ import annotations
 

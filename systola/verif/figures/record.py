@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of campaigns with their dates: figures.json."""
+"""The stored results of campaigns with their dates, in figures.json."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ FIGURES = Path(__file__).with_name("figures.json")
 
 @dataclass(frozen=True)
 class Figure:
-    """A record that has the result of one campaign."""
+    """A figure of the page: the stored result of one campaign."""
 
     passed: bool
     results: tuple[str, ...]
     seed: int
     seconds: int
-    """Elapsed seconds on the machine that ran it."""
+    """Elapsed seconds on the computer that ran the campaign."""
     date: str
     commit: str
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures come from runs, and the page shows them."""
+"""Tests that figures come from runs of campaigns, and that docs/trust.md shows them."""
 
 import importlib.util
 

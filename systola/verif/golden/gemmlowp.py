@@ -21,7 +21,7 @@ def int16(value: int) -> int:
 
 
 def saturated(value: int) -> int:
-    """Return `value`, or the nearest int16."""
+    """Return the int16 that is nearest to `value`."""
     return min(32767, max(-32768, value))
 
 

@@ -18,28 +18,29 @@ from systola.verif.golden import scalar
 PAGE = 4096
 HALT = encode(Opcode.HALT)
 
-# 4x4, buses of 4 bytes, 1024 lines, 256 accumulator rows, 32 parameter entries, 2 tables; no
-# depthwise lanes, no 16-bit modes.
+# A machine with a 4x4 array, buses of 4 bytes, 1024 buffer lines, 256 accumulator rows, 32
+# parameter entries and 2 tables. It has no depthwise lanes and no 16-bit modes.
 TINY = preset("tiny")
 SQUARE = dataclasses.replace(TINY, name="square", columns_per_lane=1, depthwise=True, wide=True)
 TRAINING = dataclasses.replace(SQUARE, name="training", training=True)
-# In TALL, lines are longer than input vectors; in BROAD, they are longer than output vectors.
+# In TALL, input vectors are longer than output vectors; in BROAD, output vectors are longer.
 TALL = dataclasses.replace(SQUARE, name="tall", rows=6, cols=3, columns_per_stage=3)
 BROAD = dataclasses.replace(SQUARE, name="broad", rows=3, cols=5)
 SHAPES = (SQUARE, TALL, BROAD)
-# No more than TINY has. 6 input elements: pitch 8 in host memory; 3 output elements: pitch 4; lines
-# of 6 bytes.
+# A machine with no more hardware than TINY. In host memory, input vectors have 6 elements at a
+# pitch of 8 bytes, and output vectors have 3 at a pitch of 4. Buffer lines have 6 bytes.
 PLAIN_TALL = dataclasses.replace(
     TINY, name="tall", rows=6, cols=3, columns_per_stage=3, columns_per_lane=1
 )
-# 3 input elements: pitch 4; 5 output elements: pitch 8; lines of 5 bytes.
+# In host memory, input vectors of this machine have 3 elements at a pitch of 4 bytes, and output
+# vectors have 5 at a pitch of 8. Buffer lines have 5 bytes.
 PLAIN_WIDE = dataclasses.replace(TINY, name="wide", rows=3, cols=5, columns_per_lane=1)
 
 
 class Rig:
-    """A golden machine with a host window and a weight window.
+    """A golden machine (golden model of a core) with a host window and a weight window.
 
-    The program lies at the end of the host window.
+    A program that it runs is placed at the end of the host window.
     """
 
     def __init__(self, config: Config, pages: int = 2, tiles: int = 0) -> None:
@@ -66,7 +67,7 @@ class Rig:
         ]
         self.weights[:] = values(self.weights.size)
         for entry in range(self.config.parameter_entries):
-            # Factors that keep sums of some thousands within int8, and arbitrary factors.
+            # Most factors keep sums of some thousands within int8. A fifth of them is arbitrary.
             wild = rng.random() < 0.2
             for c in range(self.config.cols):
                 bias = scalar.wrap32(rng.getrandbits(32)) >> (rng.randrange(32) if wild else 22)
@@ -82,7 +83,7 @@ class Rig:
                 )
 
     def set_entry(self, number: int, channel: int, entry: scalar.Entry) -> None:
-        """Store one channel of a parameter entry."""
+        """Store one channel of parameter entry `number` in the machine."""
         planes = (
             *(entry.bias % 2**32).to_bytes(4, "little"),
             *entry.multiplier.to_bytes(4, "little"),
@@ -91,7 +92,7 @@ class Rig:
         self.machine.parameters[number, :, channel] = planes
 
     def entry(self, number: int, channel: int) -> scalar.Entry:
-        """Return one channel of a parameter entry."""
+        """Return one channel of the machine's parameter entry `number`."""
         planes = bytes(self.machine.parameters[number, :, channel].tolist())
         return scalar.Entry(
             bias=int.from_bytes(planes[0:4], "little", signed=True),
@@ -115,22 +116,22 @@ class Rig:
         return offset
 
     def run(self, *words: bytes) -> Outcome:
-        """Run the given instructions and nothing else."""
+        """Run a program of the given instructions, and return its outcome."""
         return self.machine.run(self.host, self.weights, self.place(b"".join(words)))
 
     def complete(self, *words: bytes) -> Outcome:
-        """Run the instructions, which must end at Halt."""
+        """Run a program of these instructions, which must end at Halt, and return its outcome."""
         outcome = self.run(*words)
         assert outcome.fault is None, outcome
         return outcome
 
     def fault(self, *words: bytes) -> tuple[Fault, int, int]:
-        """Run the instructions, which must fault, and return cause, pc and address."""
+        """Run a program that must fault, and return the fault's cause, pc and address."""
         report = self.run(*words).fault
         assert isinstance(report, FaultReport)
         return report.cause, report.pc, report.address
 
     def tile(self, number: int) -> NDArray[np.uint8]:
-        """Return tile `number` of weight memory as a view: (R, row pitch)."""
+        """Return tile `number` of weight memory as a view, of shape (array rows, row pitch)."""
         size = self.config.tile_bytes
         return self.weights[number * size : (number + 1) * size].reshape(self.config.rows, -1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arithmetic and the copies of the machine a second time, in plain Python integers and loops.
+"""A second version of the machine's arithmetic and copies, in plain Python integers and loops.
 
 The tests take their expected values from here, never from systola.golden. The requantisation is
 published in gemmlowp and LiteRT: SRDHM, RDBPOT and the exponent of QuantizeMultiplier.
@@ -26,7 +26,7 @@ def signed8(byte: int) -> int:
 
 
 def saturate32(value: int) -> int:
-    """Return `value`, or the nearest int32."""
+    """Return the int32 that is nearest to `value`."""
     return max(-(2**31), min(2**31 - 1, value))
 
 
@@ -84,7 +84,7 @@ def high_byte(value: int) -> int:
 
 @dataclass(frozen=True)
 class Entry:
-    """A channel of a parameter entry."""
+    """One channel of a parameter entry: bias, multiplier, and left and right shift."""
 
     bias: int
     multiplier: int
@@ -92,7 +92,7 @@ class Entry:
     right: int
 
     def requantised(self, s: int, rounding: Rounding) -> int:
-        """Return the value y that Activate computes for the sum `s`."""
+        """Return the scaled value that Activate computes from an accumulator's sum `s`."""
         x = saturate32(wrap32(s + self.bias) << self.left)
         formula = single if rounding == Rounding.SINGLE else double
         return formula(x, self.multiplier, -self.right)
@@ -101,7 +101,10 @@ class Entry:
 def activated(
     y: int, function: Function, zero_point: int, ceiling: int, table: list[int] | None = None
 ) -> int:
-    """Return the int8 result of Activate; `table` holds int8 values in the order of Load_Table."""
+    """Return the int8 result of Activate for the scaled sum `y`.
+
+    `table` holds int8 values in the order of Load_Table.
+    """
     low = zero_point if function in (Function.RELU, Function.RELU6) else -128
     high = ceiling if function == Function.RELU6 else 127
     v = clamped(y + zero_point, low, high)
@@ -112,7 +115,7 @@ def activated(
 
 
 def activated_wide(y: int, function: Function, addend: int, integer_bits: int) -> int:
-    """Return the int16 result of Activate."""
+    """Return the int16 result of Activate for the scaled sum `y`."""
     v = clamped(y + addend, -32768, 32767)
     if function == Function.SIGMOID:
         return gemmlowp.logistic(v, 3)

@@ -18,7 +18,7 @@ from systola.verif.kit.seeds import random_seed
 def set_entry(
     rig: Rig, entry: int, bias: list[int], q: list[int], left: list[int], right: list[int]
 ) -> None:
-    """Fill a parameter entry through Load_Parameters; it uses host memory below 1024."""
+    """Fill a parameter entry with Load_Parameters, by way of host memory below byte 1024."""
     pitch = rig.config.output_pitch
     raw = np.zeros((9, pitch), np.uint8)
     for c in range(rig.config.cols):
@@ -30,12 +30,12 @@ def set_entry(
 
 
 def test_load_parameters_and_activate_by_hand() -> None:
-    rig = Rig(PLAIN_WIDE)  # five channels, planes of eight bytes
+    rig = Rig(PLAIN_WIDE)  # a machine with five channels, in planes of eight bytes
     for c, value in enumerate((0, 1, -1, 256, -(2**31))):
         for byte, part in enumerate((value % 2**32).to_bytes(4, "little")):
-            rig.host[72 + byte * 8 + c] = part  # second entry of the two loaded
+            rig.host[72 + byte * 8 + c] = part  # a byte of the second of two loaded entries
     for c in range(5):
-        rig.host[72 + 7 * 8 + c] = 0xC0  # multiplier 2^30, with bit 31 set to be ignored
+        rig.host[72 + 7 * 8 + c] = 0xC0  # multiplier 2^30; its bit 31 must be ignored
         rig.host[72 + 8 * 8 + c] = (c % 3) << 5 | c // 3
     rig.complete(encode(Opcode.LOAD_PARAMETERS, host=0, parameter=7, count=2), HALT)
     rig.machine.accumulators[20] = [10, 10, 10, 10, -(2**31)]
@@ -43,7 +43,8 @@ def test_load_parameters_and_activate_by_hand() -> None:
     rig.complete(
         encode(Opcode.ACTIVATE, accumulator=20, buffer=3, rows=1, n_tiles=1, parameter=8), HALT
     )
-    # 10/2; 11*2/2; 9*4/2; 266/2/2 = 66.5 away from zero; -2^31 - 2^31 wraps to 0.
+    # The results are 10/2, 11*2/2, 9*4/2, 266/2/2 = 66.5 rounded away from zero, and 0: the sum
+    # of -2^31 and -2^31 wraps to 0.
     assert rig.machine.buffer[3].tolist() == [5, 11, 18, 67, 0]
     assert (rig.machine.buffer[[2, 4]] == 77).all()
 
@@ -83,7 +84,8 @@ def test_load_table() -> None:
         ),
         HALT,
     )
-    # Entry i holds the bit pattern 255 - i, that is -1 - v for the int8 input v; v = y + 1.
+    # Table entry i is 255 - i, so the result for the int8 index v is -1 - v. Here v is the
+    # scaled sum plus 1, the zero point.
     assert rig.machine.buffer[:2].tolist() == [[-2, -3, -128, -128], [-1, 0, 125, 127]]
     assert rig.machine.tables[0].tolist() == [0] * 256
 
@@ -161,7 +163,7 @@ def test_wide_activate_against_loops(config: Config) -> None:
 
 
 def test_wide_activate_by_hand() -> None:
-    rig = Rig(BROAD)  # five columns, lines of five bytes
+    rig = Rig(BROAD)  # a machine with five columns and buffer lines of five bytes
     for c in range(5):
         rig.set_entry(0, c, scalar.Entry(bias=0, multiplier=2**30, left=1, right=0))
     rig.machine.accumulators[0] = [1, -1, 0x1234, 70000, -70000]

@@ -32,7 +32,7 @@ def set_register(register: int, value: int = 0, first: int = 0, second: int = 0)
 
 
 def show(register: int) -> bytes:
-    """Return a program that copies eight bytes of a counting buffer to host byte `register`."""
+    """Return an instruction that writes buffer byte 0 at the host offset in register `register`."""
     return encode(
         Opcode.WRITE_HOST_MEMORY,
         host=0,
@@ -98,7 +98,7 @@ def test_nested_loops() -> None:
 def test_halt_and_fault_inside_loops() -> None:
     rig = Rig(TINY)
     assert rig.complete(loop(3), loop(3), tag(1), HALT).tags == (1,)
-    # No loop is open when the next program starts.
+    # The two loops that Halt left open are closed when the next program starts.
     assert rig.fault(END) == (Fault.LOOP, 0, 0)
     illegal = encode(Opcode.LOAD_TABLE, host=2, table=0)
     assert rig.fault(loop(2), tag(1), illegal) == (Fault.ILLEGAL_FIELD, 2, 0)
@@ -106,7 +106,7 @@ def test_halt_and_fault_inside_loops() -> None:
 
 
 def test_fault_in_a_later_pass_names_the_place_in_the_program() -> None:
-    """Make the third pass of a loop reach beyond 1024 lines."""
+    """Check the place that a fault reports: the third pass of a loop reads beyond 1024 lines."""
     read = encode(
         Opcode.READ_HOST_MEMORY,
         **{"host": 0, "rows": 1, "stride": 0, "blocks": 1, "tail": 4},
@@ -137,23 +137,23 @@ def test_loop_faults() -> None:
 def test_loop_counts_with_a_register() -> None:
     rig = Rig(TINY)
     assert rig.complete(set_register(3, 2), loop(1, 3), tag(1), END, HALT).tags == (1, 1, 1)
-    # 2^32 - 1 and 1 wrap to no iteration, 2^32 - 1 and 3 to two.
+    # The count wraps: 2^32 - 1 plus a register of 1 is no iteration, plus a register of 3 two.
     assert rig.fault(set_register(3, 1), loop(2**32 - 1, 3)) == (Fault.LOOP, 1, 0)
     assert rig.complete(set_register(3, 3), loop(2**32 - 1, 3), tag(1), END, HALT).tags == (1, 1)
-    # The loop takes its count when it opens.
+    # A loop reads its count register when it opens: a later write has no effect.
     program = (set_register(3, 2), loop(0, 3), set_register(3, 9), tag(1), END, HALT)
     assert rig.complete(*program).tags == (1, 1)
 
 
 def test_registers_by_hand() -> None:
-    """Show each register as an offset in host memory."""
+    """Check sums of registers: a byte at the host offset in each register shows its value."""
     rig = Rig(TINY)
     rig.machine.buffer[0] = 99
     rig.complete(
         set_register(1, 64),
         set_register(2, -32, first=1),
         set_register(3, 4, first=1, second=2),
-        set_register(3, 8, first=3, second=3),  # its old value, twice
+        set_register(3, 8, first=3, second=3),  # adds the register's old value twice
         set_register(7, second=3),
         *(show(register) for register in (0, 1, 2, 7)),
         HALT,
@@ -170,7 +170,7 @@ def test_registers_start_at_zero_in_every_program() -> None:
 
 
 def test_registers_wrap() -> None:
-    """Wrap a sum modulo 2^32, then the operand modulo 2^20."""
+    """Check that a register wraps modulo 2^32, and an indexed buffer address modulo 2^20."""
     rig = Rig(TINY)
     rig.host[:4] = [1, 2, 3, 4]
     read = encode(
@@ -183,7 +183,7 @@ def test_registers_wrap() -> None:
     rig.complete(
         set_register(1, 2**31 - 1),
         set_register(1, 2**31 - 1, first=1),
-        set_register(1, 13, first=1),  # 2^32 + 11
+        set_register(1, 13, first=1),  # the sum is 2^32 + 11, so the register is 11
         set_register(2, -8),
         set_register(2, 8, first=2),
         read,
@@ -208,7 +208,7 @@ def test_alignment_is_that_of_the_sum() -> None:
 
 
 def test_every_index_register_field_means_the_sum() -> None:
-    """Compare any instruction with registers to the same instruction with the sums written out."""
+    """Check that an instruction with index registers does the same as with the sums written out."""
     rng = random.Random(random_seed())
     base = {
         Opcode.LOOP: {"count": 3},
@@ -239,7 +239,7 @@ def test_every_index_register_field_means_the_sum() -> None:
         Opcode.SET_CONFIG_SCALE, multiplier_a=2**30, multiplier_b=2**29, shift_a=3, shift_b=9
     )
     queue = encode(Opcode.READ_WEIGHTS, tile=0, count=4)
-    # Regions that do not overlap: Depthwise, Pool and Vector may not write lines that they read.
+    # These regions do not overlap: Depthwise, Pool and Vector may not write lines that they read.
     places = {"buffer": 100, "operand": 300, "destination": 500}
     for entry in INSTRUCTIONS:
         indexed = [field.indexes for field in entry.fields if field.indexes]
@@ -288,7 +288,7 @@ def test_every_index_register_field_means_the_sum() -> None:
 
 def test_the_window_and_the_scale_end_with_the_program() -> None:
     rig = Rig(SQUARE)
-    rig.machine.parameters[0, 7] = 0x40  # 2^30: halves
+    rig.machine.parameters[0, 7] = 0x40  # multiplier 2^30: halves the sum
     rig.machine.buffer[0] = [40, -40, 20, 0]
     window = encode(
         Opcode.SET_CONFIG_WINDOW,
@@ -312,7 +312,7 @@ def test_memories_persist_between_runs() -> None:
     rig = Rig(TINY, tiles=1)
     rig.tile(0)[:] = np.eye(4, dtype=np.uint8)
     rig.host[:4] = [1, 2, 3, 4]
-    rig.host[2048 + 7 * 4 : 2048 + 8 * 4] = 0x40  # multiplier 2^30
+    rig.host[2048 + 7 * 4 : 2048 + 8 * 4] = 0x40  # top byte of the multiplier 2^30
     rig.complete(
         encode(Opcode.READ_HOST_MEMORY, host=0, buffer=0, rows=1, stride=0, blocks=1, tail=4),
         encode(Opcode.LOAD_PARAMETERS, host=2048, parameter=0, count=1),
@@ -328,7 +328,7 @@ def test_memories_persist_between_runs() -> None:
         encode(Opcode.WRITE_HOST_MEMORY, host=64, buffer=1, rows=1, stride=0, blocks=1, tail=4),
         HALT,
     )
-    assert rig.host[64:68].tolist() == [1, 1, 2, 2]  # halves, rounded up
+    assert rig.host[64:68].tolist() == [1, 1, 2, 2]  # half of each input, rounded up
 
 
 def test_only_sensible_memories_are_taken() -> None:

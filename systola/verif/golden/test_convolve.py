@@ -21,7 +21,10 @@ QUEUE = encode(Opcode.READ_WEIGHTS, tile=0, count=TILES)
 
 
 def underflow_shows(rig: Rig, *words: bytes) -> int:
-    """Return the number of tiles left in the queue after `words`."""
+    """Return the number of weight tiles left in the queue after the instructions `words`.
+
+    A product with too many tiles raises WEIGHT_UNDERFLOW, and the fault's address is the number.
+    """
     program = (
         *words,
         encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, rows=1, k_tiles=999, n_tiles=1),
@@ -77,7 +80,7 @@ def test_whole_pixels_against_loops(config: Config) -> None:
 
 @pytest.mark.parametrize("config", SHAPES, ids=lambda config: config.name)
 def test_packed_channels_against_loops(config: Config) -> None:
-    """Read the whole row of the kernel side by side, and any bytes after it."""
+    """Check packed channels: Convolve reads a kernel row as adjacent bytes, and bytes after it."""
     rng = random.Random(random_seed())
     size = config.rows
     rig = Rig(config, tiles=TILES)
@@ -130,7 +133,10 @@ def test_packed_channels_against_loops(config: Config) -> None:
 
 
 def test_packed_and_whole_pixels_agree() -> None:
-    """Run one network layer both ways: 5x6 pixels of 2 channels, 3x3 SAME, stride 2."""
+    """Check that packed channels and whole pixels give the same sums for one layer of a network.
+
+    The layer has 5x6 pixels of 2 channels, a 3x3 kernel, padding SAME and stride 2.
+    """
     rng = np.random.default_rng(random_seed())
     image = rng.integers(-128, 128, (5, 6, 2)).astype(np.int8)
     kernel = rng.integers(-128, 128, (3, 3, 2, 3)).astype(np.int8)
@@ -140,7 +146,7 @@ def test_packed_and_whole_pixels_agree() -> None:
     )
     results: list[list[list[int]]] = []
     for channels in (0, 2):
-        rig = Rig(TALL, tiles=9)  # six rows, three columns
+        rig = Rig(TALL, tiles=9)  # a machine with six rows and three columns
         if channels:
             w = dataclasses.replace(w, pitch=2)
             rig.machine.buffer[:10] = image.reshape(10, 6)
@@ -149,7 +155,7 @@ def test_packed_and_whole_pixels_agree() -> None:
         else:
             w = dataclasses.replace(w, pitch=6)
             rig.machine.buffer[:30, :2] = image.reshape(30, 2)
-            rig.machine.buffer[:30, 2:] = 55  # no weights stand there
+            rig.machine.buffer[:30, 2:] = 55  # bytes that the product must not use
             for tap, weights in enumerate(kernel.reshape(9, 2, 3)):
                 rig.tile(tap)[:2, :3] = weights.view(np.uint8)
         at = {"buffer": 0, "accumulator": 0, "plane": 0, "k_tiles": 1, "n_tiles": 1, "fill": -9}

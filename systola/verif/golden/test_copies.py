@@ -17,7 +17,7 @@ from systola.verif.kit.seeds import random_seed
 
 
 def numbers(count: int) -> NDArray[np.uint8]:
-    """Return 1, 2, ... 255, 1, ...: never 0, so that padding is visible."""
+    """Return `count` bytes 1, 2, ... 255, 1, ...; none is 0, so that padding is visible."""
     return (np.arange(count) % 255 + 1).astype(np.uint8)
 
 
@@ -35,9 +35,9 @@ def test_read_host_memory_by_hand() -> None:
     )
     assert rig.machine.buffer[8:14].tolist() == [
         [-1] * 6,
-        [5, 6, 7, 8, 9, 10],  # block 0, row 0: from byte 4
-        [25, 26, 27, 28, 29, 30],  # block 0, row 1: from byte 4 + 20
-        [13, 14, 15, 16, 17, 0],  # block 1, row 0: from byte 4 + 8, five bytes
+        [5, 6, 7, 8, 9, 10],  # block 0, row 0: from host byte 4
+        [25, 26, 27, 28, 29, 30],  # block 0, row 1: from host byte 4 + 20
+        [13, 14, 15, 16, 17, 0],  # block 1, row 0: five bytes from host byte 4 + 8
         [33, 34, 35, 36, 37, 0],
         [-1] * 6,
     ]
@@ -99,7 +99,8 @@ def test_write_host_memory_overlapping_rows_go_block_by_block() -> None:
     rig.complete(
         encode(Opcode.WRITE_HOST_MEMORY, host=0, buffer=0, rows=3, stride=4, blocks=2, tail=3), HALT
     )
-    # Block 0: lines 0, 1, 2 to bytes 0, 4, 8. Block 1: lines 3, 4, 5 to 4, 8, 12, three bytes.
+    # Block 0 writes lines 0, 1, 2 to host bytes 0, 4, 8. Block 1 writes three bytes of each of
+    # lines 3, 4, 5 to host bytes 4, 8, 12.
     assert rig.host[:16].tolist() == [0, 1, 2, 3, 30, 31, 32, 13, 40, 41, 42, 23, 50, 51, 52, 0]
     rig.complete(
         encode(Opcode.WRITE_HOST_MEMORY, host=0, buffer=0, rows=3, stride=0, blocks=1, tail=4), HALT
@@ -108,7 +109,8 @@ def test_write_host_memory_overlapping_rows_go_block_by_block() -> None:
 
 
 def test_write_host_memory_overlap_within_one_block() -> None:
-    rig = Rig(PLAIN_WIDE)  # 5 bytes a row, one row every 4 bytes: the last byte is overwritten
+    # Rows of 5 bytes are written every 4 bytes, so the next row overwrites the last byte of a row.
+    rig = Rig(PLAIN_WIDE)
     rig.machine.buffer[:2] = [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10]]
     rig.complete(
         encode(Opcode.WRITE_HOST_MEMORY, host=0, buffer=0, rows=2, stride=4, blocks=1, tail=5), HALT
@@ -118,7 +120,7 @@ def test_write_host_memory_overlap_within_one_block() -> None:
 
 @pytest.mark.parametrize("config", [TINY, PLAIN_TALL, PLAIN_WIDE], ids=lambda config: config.name)
 def test_copies_against_loops(config: Config) -> None:
-    """Copy random matrices, overlapping rows included, in both orders of lines."""
+    """Check copies of random matrices in both orders of lines; rows may overlap in host memory."""
     rng = random.Random(random_seed())
     for _ in range(120):
         reads, by_rows = rng.random() < 0.5, rng.random() < 0.5
@@ -165,7 +167,7 @@ def test_copies_against_loops(config: Config) -> None:
 
 
 def test_alternate_copies_by_hand() -> None:
-    """Copy three pixels of six channels: each pixel takes two adjacent lines."""
+    """Check alternate copies of three pixels of six channels, two adjacent lines to each pixel."""
     rig = Rig(TINY)
     rig.host[:24] = numbers(24)
     rig.machine.buffer[:] = -1

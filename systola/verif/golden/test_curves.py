@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of curves in the golden model: by plain loops, and beside LiteRT's operators of int16."""
+"""Tests of curves (functions of int16, given by tables) against loops and LiteRT's operators."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ OPERATORS = {
     "gelu by tanh": ("GELU", {"approximate": True}),
     "1 / sqrt": ("RSQRT", {}),
 }
-"""Operators of LiteRT that are curves, and the options of each."""
+"""Operators of LiteRT that a curve computes, each with its options."""
 
 
 def exactly(curve: list[int], v: int) -> int:
-    """Return the number on a curve by integers without bounds."""
+    """Return the point of a curve for argument `v`, in integers that cannot overflow."""
     i, f = 256 + v // 128, v % 128
     return curve[i] + ((curve[i + 1] - curve[i]) * f + 64) // 128
 
@@ -59,12 +59,15 @@ def test_all_arguments(name: str) -> None:
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_litert(name: str) -> None:
-    """All codes with several scales; LiteRT refuses the root of a number below 0."""
+    """Check a curve for all int16 numbers with several scales against the operator of LiteRT.
+
+    Only RSQRT gets no negative numbers: LiteRT refuses the root of a number below 0.
+    """
     rng = np.random.default_rng(random_seed())
     kind, options = OPERATORS[name]
     codes = np.maximum(CODES, 0 if kind == "RSQRT" else CODES.min())
-    # EXP of 32767 * 10^-2.65 is 10^31.9: divided by a scale of 10^-5 it is within float32, beyond
-    # which LiteRT's numbers are undefined.
+    # LiteRT's numbers are undefined beyond float32. With these scales the largest EXP, of
+    # 32767 * 10^-2.65, is 10^31.9, and stays in float32 after division by a scale of 10^-5.
     scales = [CURVES[name][1:], *(10 ** rng.uniform(-5, -2.65, (4, 2))).tolist()]
     for pair in scales:
         writer = ModelWriter()
@@ -114,7 +117,7 @@ def test_activate_and_vector_against_loops() -> None:
 
 
 def test_vector_with_litert_curve() -> None:
-    """A Vector that copies int16 to the curve that Load_Table has brought."""
+    """Check a Vector that applies a curve, loaded by Load_Table, to int16 numbers."""
     rig = Rig(CONFIG)
     curve = curve_entries("exp", *CURVES["exp"][1:])
     rig.host[: 256 * CURVE_TABLES] = curve_bytes(curve)
@@ -122,7 +125,7 @@ def test_vector_with_litert_curve() -> None:
     rig.complete(*loads, HALT)
     assert np.array_equal(curve_of(rig.machine.tables, 2), curve)
     planes = np.zeros((9, CONFIG.output_pitch), np.uint8)
-    planes[7], planes[8] = 0x40, 1 << 5  # 2 x 2^30 / 2^31
+    planes[7], planes[8] = 0x40, 1 << 5  # the entry's factor is 1: 2 x 2^30 / 2^31
     rig.host[: planes.size] = planes.ravel()
     rig.complete(encode(Opcode.LOAD_PARAMETERS, host=0, parameter=0, count=1), HALT)
     values = np.array([[-32768, -1, 0, 32767], [-129, -128, 127, 128]], np.int16)
@@ -183,7 +186,11 @@ def test_table_of_int32_against_loops(wide_operands: int) -> None:
 
 @pytest.mark.parametrize("operand", [40, 9, 0])
 def test_one_line_subtracted_from_all_vectors(operand: int) -> None:
-    """Each lane has its own zero point; the line may be one of the results or of the vectors."""
+    """Check a Vector that subtracts the line `operand` from all vectors, by plain loops.
+
+    So each lane has a zero point of its own. The line may also be one of the vectors, or one of
+    the lines that the results overwrite.
+    """
     rng = random.Random(random_seed())
     rig = Rig(CONFIG)
     for _ in range(20):
@@ -218,9 +225,10 @@ def test_one_line_subtracted_from_all_vectors(operand: int) -> None:
 
 
 def test_faults_of_a_table_of_int32() -> None:
-    """A table of int32 needs four tables, a COPY or an ADD of int8, and a machine with attention.
+    """Check that a table of int32 needs four tables, COPY or ADD of int8, and attention.
 
-    Of operand b an ADD reads only the first line, and that is no part of the results.
+    An ADD with such a table reads only the first line of operand b. This line may be a part of the
+    results.
     """
     how = {"buffer": 0, "destination": 8, "rows": 4, "parameter": 0, "function": Function.QUOTIENT}
 
@@ -247,7 +255,7 @@ def test_faults_of_a_table_of_int32() -> None:
 
 
 def test_faults() -> None:
-    """A curve needs all of its tables, and a machine with curves."""
+    """Check that a curve needs all of its tables, and a machine with curves."""
     how = {"accumulator": 0, "buffer": 0, "rows": 1, "n_tiles": 1, "parameter": 0, "wide": 1}
     last = CONFIG.tables - CURVE_TABLES
     for table, cause in ((last, None), (last + 1, Fault.TABLE_RANGE), (15, Fault.TABLE_RANGE)):

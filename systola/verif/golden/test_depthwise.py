@@ -24,7 +24,7 @@ def test_against_loops(config: Config) -> None:
         blocks = rng.randint(1, 3)
         function = rng.choice((Function.NONE, Function.RELU, Function.RELU6))
         rounding = rng.choice(list(Rounding))
-        # Map, kernels and results lie in any order, with gaps of random size.
+        # The feature map, kernels and results lie in the buffer in any order, with random gaps.
         sizes = {
             "buffer": blocks * w.lines,
             "taps": blocks * w.taps,
@@ -66,7 +66,7 @@ def test_against_loops(config: Config) -> None:
 
 
 def test_by_hand() -> None:
-    """Take a row of three pixels and three taps, with a padding of 10 on both sides."""
+    """Check a kernel of three taps on a row of three pixels, with a padding of 10 on both sides."""
     rig = Rig(SQUARE)
     for c in range(4):
         rig.set_entry(0, c, scalar.Entry(bias=c, multiplier=2**30, left=1, right=0))

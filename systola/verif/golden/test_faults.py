@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Missing hardware, the fetch, the weight queue; which fault comes first, and that nothing else
-happens."""
+"""Tests of faults: missing hardware, fetch, weight queue, their order, and no other effect."""
 
 from __future__ import annotations
 
@@ -62,7 +61,7 @@ def test_all_else_runs_on_the_least_machine(word: bytes) -> None:
     Rig(least, tiles=1).complete(weights(), Windows().word, word, HALT)
 
 
-# Every number of this machine is its own.
+# A machine with four different numbers of rows, columns and bytes of both buses.
 ODD = dataclasses.replace(TINY, name="odd", rows=3, cols=5, columns_per_lane=1)
 ODD = dataclasses.replace(ODD, host_bus_bytes=8, weight_bus_bytes=16)
 NUMBERS = {"rows": 3, "columns": 5, "host_bus": 8, "weight_bus": 16}
@@ -81,7 +80,7 @@ def test_another_machine(name: str, change: int) -> None:
 
 
 def test_what_does_not_move_bytes_is_not_required() -> None:
-    """A program runs on every machine with the same array and the same buses."""
+    """Check that Require_Machine accepts any machine with the same array and the same buses."""
     for config in (SQUARE, dataclasses.replace(TINY, buffer_lines=2048, accumulator_rows=2)):
         Rig(config).complete(requirement(), HALT)
 
@@ -115,7 +114,7 @@ def test_weight_underflow_reports_what_is_left() -> None:
     assert rig.fault(multiply()) == (Fault.WEIGHT_UNDERFLOW, 0, 0)
     program = (weights(0, 5), multiply(n_tiles=2), weights(), multiply(k_tiles=5))
     assert rig.fault(*program) == (Fault.WEIGHT_UNDERFLOW, 3, 4)
-    # Nothing is left over from the stopped program.
+    # No weight tile is left in the queue from the stopped program.
     assert rig.fault(multiply()) == (Fault.WEIGHT_UNDERFLOW, 0, 0)
 
 
@@ -124,7 +123,7 @@ def test_weight_overflow() -> None:
     rig = Rig(TINY, tiles=TILES)
     rig.complete(*eight, HALT)
     assert rig.fault(*eight, weights(7, 1), HALT) == (Fault.WEIGHT_OVERFLOW, 8, 7)
-    # One of the two tiles of the first Read_Weights is not enough.
+    # A Read_Weights leaves the queue only when both of its tiles are used, not one.
     assert rig.fault(*eight, multiply(), weights(7)) == (Fault.WEIGHT_OVERFLOW, 9, 7)
     rig.complete(*eight, multiply(k_tiles=2), weights(7), HALT)
     rig.complete(*eight, multiply(), multiply(), weights(7), multiply(k_tiles=15), HALT)
@@ -187,7 +186,7 @@ def test_precedence(word: bytes, cause: Fault, address: int) -> None:
     ],
 )
 def test_unavailable_comes_before_the_ranges(config: Config, word: bytes, opcode: int) -> None:
-    """UNAVAILABLE also comes before WINDOW: no window is set here."""
+    """Check that UNAVAILABLE comes before faults of ranges, and before WINDOW: no window is set."""
     assert Rig(config).fault(word, HALT) == (Fault.UNAVAILABLE, 0, opcode)
 
 
@@ -222,7 +221,11 @@ FAULTY = [
 
 @pytest.mark.parametrize("word", FAULTY)
 def test_precise(word: bytes) -> None:
-    """Older instructions have completed, the faulty one and younger ones left no trace."""
+    """Check that faults are precise.
+
+    All instructions before a faulty instruction complete. The faulty instruction and the younger
+    instructions have no effect.
+    """
     rig = Rig(TINY, tiles=TILES)
     rng = np.random.default_rng(1)
     machine = rig.machine

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGMOID and TANH: every int16, against gemmlowp itself and against plain integers; reciprocals
-against floating point."""
+"""Tests of SIGMOID and TANH against gemmlowp and plain integers, and of reciprocals.
+
+Every int16 is compared with results of gemmlowp. Reciprocals are compared with floating point."""
 
 from __future__ import annotations
 
@@ -26,8 +27,10 @@ GATES: list[tuple[str, Gate, Callable[[int], int], int]] = [
     ("tanh3", lambda x: tanh(x, 3), lambda a: gemmlowp.tanh(a, 3), 1890749950),
     ("tanh4", lambda x: tanh(x, 4), lambda a: gemmlowp.tanh(a, 4), 558921650),
 ]
-"""Name, golden model, one value in plain integers, and the CRC-32 of all results, -32768 first,
-as little-endian int16: taken from gemmlowp (C++, scalar int16) compiled for the purpose."""
+"""Gates: name, golden model, a function in plain integers, and the CRC-32 of gemmlowp's results.
+
+The results, for arguments from -32768 on, are little-endian int16. They were computed by gemmlowp
+(C++, scalar int16), compiled for the purpose."""
 gates = pytest.mark.parametrize(("name", "gate", "plain", "crc"), GATES, ids=[g[0] for g in GATES])
 
 

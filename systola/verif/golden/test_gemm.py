@@ -30,7 +30,7 @@ ARRAYS = (
 
 
 class Gemm:
-    """A matrix product: random operands in the memories, the program and the expected result."""
+    """A matrix product: random operands in the memories, its program and its expected result."""
 
     def __init__(self, config: Config, rng: np.random.Generator, m: int, k: int, n: int) -> None:
         self.m = m
@@ -54,7 +54,7 @@ class Gemm:
 
     def _fill(self, config: Config) -> None:
         host, (depth, n) = self.rig.host, self.w.shape
-        host[: self.y_at] = 0xA5  # so that padding matters if it is taken for data
+        host[: self.y_at] = 0xA5  # not 0, so that the results are wrong if padding is used as data
         for number in range(self.k_tiles * self.n_tiles):
             self.rig.tile(number)[:] = 0xA5
         for row in range(self.m):
@@ -127,7 +127,7 @@ class Gemm:
 
     def expected(self, rounding: Rounding, zero_point: int) -> list[list[int]]:
         formula = scalar.single if rounding == Rounding.SINGLE else scalar.double
-        sums = (self.x @ self.w + self.bias).tolist()  # far below 2^31
+        sums = (self.x @ self.w + self.bias).tolist()  # these sums are far below 2^31
         return [
             [
                 scalar.clamped(formula(total, int(q), -int(right)) + zero_point, zero_point, 127)
@@ -151,7 +151,10 @@ def test_gemm(config: Config) -> None:
 
 
 def test_a_large_gemm_is_quick() -> None:
-    """Multiply 512 x 512 x 512 on `base`, eight tiles of columns at a time, in little time."""
+    """Check that the golden model multiplies 512 x 512 x 512 on `base` in a few seconds.
+
+    The program multiplies eight tiles of columns at a time.
+    """
     config = preset("base")
     rng = np.random.default_rng(random_seed())
     x = rng.integers(-128, 128, (512, 512)).astype(np.int8)
@@ -160,9 +163,9 @@ def test_a_large_gemm_is_quick() -> None:
     rig.host[: 512 * 512] = x.view(np.uint8).ravel()
     tiles = w.view(np.uint8).reshape(32, 16, 32, 16).transpose(2, 0, 1, 3)
     rig.weights[:] = tiles.ravel()
-    rig.host[2**19 + 7 * 16 : 2**19 + 8 * 16] = 0x40  # multiplier 2^30
-    rig.host[2**19 + 8 * 16 : 2**19 + 9 * 16] = 13  # and 13 to the right: 2^-14 in all
-    # The buffer holds half of x at a time, followed by the results.
+    rig.host[2**19 + 7 * 16 : 2**19 + 8 * 16] = 0x40  # top byte of the multiplier 2^30
+    rig.host[2**19 + 8 * 16 : 2**19 + 9 * 16] = 13  # a right shift of 13, so the factor is 2^-14
+    # The buffer holds half of the operand x at a time, followed by the results.
     program = [
         encode(Opcode.LOAD_PARAMETERS, host=2**19, parameter=entry, count=1) for entry in range(8)
     ]
@@ -183,10 +186,10 @@ def test_a_large_gemm_is_quick() -> None:
             ]
     begin = time.process_time()
     rig.complete(*program, encode(Opcode.HALT))
-    assert time.process_time() - begin < 3  # about 0.1 on an idle machine
+    assert time.process_time() - begin < 3  # the run takes about 0.1 s on an idle computer
     sums = x.astype(np.int64) @ w.astype(np.int64)
     assert np.abs(sums).max() < 2**31
-    halved = (sums + 1) >> 1  # 2^30 / 2^31, halves upwards
+    halved = (sums + 1) >> 1  # times 2^30 / 2^31, with halves rounded up
     away = np.sign(halved) * ((np.abs(halved) + 2**12) >> 13)
     expected = np.clip(away, -128, 127)
     got = rig.host[2**18 : 2**19].view(np.int8).reshape(512, 512)

@@ -68,7 +68,7 @@ def test_illegal_opcode(opcode: int) -> None:
     ],
 )
 def test_reserved_bits(word: bytes, reserved: tuple[range, ...]) -> None:
-    """Set every bit of no field. The bits are counted by hand here."""
+    """Check each bit that belongs to no field of its instruction, counted by hand: it must be 0."""
     for bit in itertools.chain(*reserved):
         rig = Rig(TINY, tiles=1)
         assert rig.fault(weights(), patched(word, bit, 1, 1)) == (Fault.ILLEGAL_FIELD, 1, 0)
@@ -77,36 +77,36 @@ def test_reserved_bits(word: bytes, reserved: tuple[range, ...]) -> None:
 @pytest.mark.parametrize(
     ("config", "word"),
     [
-        (TINY, patched(read(), 16, 0, 16)),  # rows
-        (TINY, patched(read(), 108, 0, 12)),  # blocks
-        (TINY, patched(read(), 120, 4, 8)),  # tail, of five bytes
+        (TINY, patched(read(), 16, 0, 16)),  # the field rows is 0
+        (TINY, patched(read(), 108, 0, 12)),  # the field blocks is 0
+        (TINY, patched(read(), 120, 4, 8)),  # the tail has five bytes, but vectors have four
         (TINY, patched(write(), 16, 0, 16)),
         (TINY, patched(write(), 108, 0, 12)),
         (TINY, patched(write(), 120, 4, 8)),
-        (TINY, patched(parameters(), 76, 0, 12)),  # count
-        (TINY, patched(weights(), 56, 0, 24)),  # count
-        (TINY, patched(multiply(), 88, 0, 16)),  # rows
-        (TINY, patched(multiply(), 104, 0, 12)),  # k_tiles
-        (TINY, patched(multiply(), 116, 0, 12)),  # n_tiles
-        (TINY, patched(activate(), 68, 0, 16)),  # rows
-        (TINY, patched(activate(), 112, 0, 12)),  # n_tiles
+        (TINY, patched(parameters(), 76, 0, 12)),  # the field count is 0
+        (TINY, patched(weights(), 56, 0, 24)),  # the field count is 0
+        (TINY, patched(multiply(), 88, 0, 16)),  # the field rows is 0
+        (TINY, patched(multiply(), 104, 0, 12)),  # the field k_tiles is 0
+        (TINY, patched(multiply(), 116, 0, 12)),  # the field n_tiles is 0
+        (TINY, patched(activate(), 68, 0, 16)),  # the field rows is 0
+        (TINY, patched(activate(), 112, 0, 12)),  # the field n_tiles is 0
         (TINY, patched(read_alternate(), 16, 0, 16)),
         (TINY, patched(read_alternate(), 108, 0, 12)),
         (TINY, patched(read_alternate(), 120, 4, 8)),
         (TINY, patched(write_alternate(), 120, 4, 8)),
         (TINY, patched(encode(Opcode.SET_REGISTER, register=1), 14, 0, 3)),
-        (SQUARE, patched(convolve(), 88, 0, 12)),  # k_tiles
-        (SQUARE, patched(convolve(), 100, 0, 12)),  # n_tiles
-        (SQUARE, patched(depthwise(), 92, 0, 12)),  # blocks
-        (SQUARE, patched(pool(), 96, 0, 12)),  # blocks
-        (SQUARE, patched(vector(), 92, 0, 16)),  # rows
+        (SQUARE, patched(convolve(), 88, 0, 12)),  # the field k_tiles is 0
+        (SQUARE, patched(convolve(), 100, 0, 12)),  # the field n_tiles is 0
+        (SQUARE, patched(depthwise(), 92, 0, 12)),  # the field blocks is 0
+        (SQUARE, patched(pool(), 96, 0, 12)),  # the field blocks is 0
+        (SQUARE, patched(vector(), 92, 0, 16)),  # the field rows is 0
         *((SQUARE, patched(Windows().word, bit, 0, 12)) for bit in (8, 20, 32, 104, 116)),
-        *((SQUARE, patched(Windows().word, bit, 0, 8)) for bit in (44, 52)),  # kernel
-        *((SQUARE, patched(Windows().word, bit, 0, 8)) for bit in (60, 68)),  # strides
-        *((SQUARE, patched(Windows().word, bit, 0, 4)) for bit in (76, 80)),  # dilations
-        # a value that has no name
+        *((SQUARE, patched(Windows().word, bit, 0, 8)) for bit in (44, 52)),  # a kernel of size 0
+        *((SQUARE, patched(Windows().word, bit, 0, 8)) for bit in (60, 68)),  # a stride of 0
+        *((SQUARE, patched(Windows().word, bit, 0, 4)) for bit in (76, 80)),  # a dilation of 0
+        # Reduction 3 does not exist.
         (SQUARE, pool(reduction=3)),
-        # combinations
+        # These combinations of fields are illegal.
         (SQUARE, depthwise(function=Function.TABLE)),
         *(
             (SQUARE, word(**changes))
@@ -123,7 +123,7 @@ def test_reserved_bits(word: bytes, reserved: tuple[range, ...]) -> None:
                 {"function": Function.EXP, "wide": 1, "table": 5},
             )
         ),
-        # a quotient but for Vector with MULTIPLY, and where there is no training
+        # Without attention, a quotient (function 7) needs training and a Vector MULTIPLY.
         *((SQUARE, word(function=7, wide=wide)) for word in (activate, vector) for wide in (0, 1)),
         (SQUARE, vector(function=7, operation=Operation.MULTIPLY)),
         *((TRAINING, activate(function=7, wide=wide)) for wide in (0, 1)),
@@ -133,7 +133,7 @@ def test_reserved_bits(word: bytes, reserved: tuple[range, ...]) -> None:
             if operation != Operation.MULTIPLY
         ),
         (TRAINING, vector(function=7, operation=Operation.MULTIPLY, accumulate=1)),
-        # the same where the hardware is missing
+        # These fields are illegal also on machines without the hardware for them.
         (TINY, activate(function=Function.TANH, wide=1, table=5)),
         (TRAINING, activate(function=Function.TANH, wide=1, table=5)),
         (TRAINING, vector(function=Function.EXP, wide=1, table=7)),

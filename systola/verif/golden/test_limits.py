@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last address that an instruction may use, and that one more is a fault."""
+"""Tests that an instruction may use the last address of each memory, and faults beyond it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from systola.verif.golden.words import (
 )
 
 LIMITS: list[tuple[bytes, bytes, Fault, int]] = [
-    # legal at the limit; one beyond; cause; address
+    # Columns: a legal instruction at a limit, one beyond the limit, the fault's cause and address.
     (read(buffer=1023), read(buffer=1024), Fault.BUFFER_RANGE, 1024),
     (
         read(buffer=1000, rows=6, blocks=4),
@@ -37,7 +37,7 @@ LIMITS: list[tuple[bytes, bytes, Fault, int]] = [
     (write(buffer=1023), write(buffer=1023, rows=2), Fault.BUFFER_RANGE, 1023),
     (write(buffer=1022, blocks=2), write(buffer=1022, blocks=3), Fault.BUFFER_RANGE, 1022),
     (read(host=WINDOW - 4), read(host=WINDOW), Fault.HOST_WINDOW, WINDOW),
-    # The tail does not count: whole pitches must fit.
+    # Whole pitches must fit in the window, although the tail is shorter.
     (read(host=WINDOW - 12, blocks=3), read(host=WINDOW - 8, blocks=3), Fault.HOST_WINDOW, 8184),
     (
         read(host=WINDOW - 104, rows=6, stride=20),
@@ -47,7 +47,7 @@ LIMITS: list[tuple[bytes, bytes, Fault, int]] = [
     ),
     (read(), read(host=0xFFFF_FFFC), Fault.HOST_WINDOW, 0xFFFF_FFFC),
     (read(rows=1, stride=0xFFFFFC), read(rows=2, stride=0xFFFFFC), Fault.HOST_WINDOW, 0),
-    # 256 rows: their distance sums up to 2^32 and must not vanish.
+    # The distance from the first row to the last is nearly 2^32 bytes, and must not wrap.
     (read(rows=257, stride=0), read(rows=257, stride=0xFFFFFC), Fault.HOST_WINDOW, 0),
     (write(host=WINDOW - 4), write(host=WINDOW), Fault.HOST_WINDOW, WINDOW),
     (
@@ -152,7 +152,7 @@ LIMITS: list[tuple[bytes, bytes, Fault, int]] = [
         Fault.BUFFER_RANGE,
         1017,
     ),
-    # COPY has no operand b.
+    # A Vector with COPY has no operand b, so any `operand` is legal.
     (
         vector(operation=Operation.COPY, operand=1024),
         vector(operation=Operation.MULTIPLY, operand=1024),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last address, window and weight that Convolve, Depthwise and Pool may use, and one more."""
+"""Tests of Convolve, Depthwise and Pool at the last legal address, window or weight, and beyond."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from systola.verif.golden.rig import HALT, SQUARE, Rig
 from systola.verif.golden.windows import Windows
 from systola.verif.golden.words import convolve, depthwise, pool, weights
 
-# 5 rows of 4 pixels on 25 lines, 2x3 taps, 3x2 windows.
+# A feature map with 5 rows of 4 pixels on 25 lines, 2x3 taps and 3x2 windows.
 MAP = Windows(
     **{"height": 5, "width": 4, "pitch": 5, "kernel_height": 2, "kernel_width": 3},
     **{"out_height": 3, "out_width": 2},
 )
-# The same as packed channels: 3 of them to a pixel, but one column of taps.
+# The map for packed channels: up to 4 channels to a pixel, and one column of taps.
 PACKED = dataclasses.replace(MAP, kernel_width=1)
 WINDOW_LIMITS: list[tuple[Windows, bytes, Windows, bytes, Fault, int]] = [
-    # legal at the limit; one beyond; cause; address
+    # Columns: window and instruction at a limit, both beyond it, the fault's cause and address.
     (MAP, convolve(buffer=999), MAP, convolve(buffer=1000), Fault.BUFFER_RANGE, 1000),
     (
         MAP,
@@ -58,7 +58,7 @@ WINDOW_LIMITS: list[tuple[Windows, bytes, Windows, bytes, Fault, int]] = [
         Fault.WEIGHT_UNDERFLOW,
         24,
     ),
-    # Packed channels on four rows of the array.
+    # Packed channels must fit on the four rows of the array.
     (PACKED, convolve(channels=4), PACKED, convolve(channels=5), Fault.WINDOW, 0),
     (PACKED, convolve(channels=3), PACKED, convolve(channels=3, k_tiles=2), Fault.WINDOW, 0),
     (
@@ -172,7 +172,7 @@ WINDOW_LIMITS: list[tuple[Windows, bytes, Windows, bytes, Fault, int]] = [
     ),
     (MAP, pool(destination=25), MAP, pool(destination=24), Fault.OVERLAP, 24),
     (MAP, pool(buffer=6, destination=0), MAP, pool(buffer=5, destination=0), Fault.OVERLAP, 0),
-    # Nothing is done in place, not even where one window covers the map.
+    # Results must not overwrite the map, not even if one window covers the whole map.
     (Windows(), pool(destination=1), Windows(), pool(destination=0), Fault.OVERLAP, 0),
     (MAP, pool(parameter=31, blocks=9), MAP, pool(parameter=32), Fault.PARAMETER_RANGE, 32),
     (

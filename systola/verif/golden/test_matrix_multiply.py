@@ -16,7 +16,7 @@ from systola.verif.kit.seeds import random_seed
 
 
 def test_matrix_multiply_by_hand() -> None:
-    rig = Rig(PLAIN_TALL, tiles=1)  # rows of weights are three bytes, padded to four
+    rig = Rig(PLAIN_TALL, tiles=1)  # a machine with weight rows of three bytes, padded to four
     rig.weights[:] = 99
     rig.tile(0)[:, :3] = [[1, 0, 255], [0, 1, 255], [2, 0, 0], [0, 2, 0], [0, 0, 128], [3, 3, 127]]
     rig.machine.buffer[4:6] = [[1, 2, 3, 4, 5, 6], [-1, 0, 0, 0, -128, 127]]
@@ -47,7 +47,7 @@ def test_matrix_multiply_takes_only_the_first_bytes_of_longer_lines() -> None:
 
 
 def test_matrix_multiply_order_of_tiles_lines_and_rows() -> None:
-    """Use two by three tiles, each a multiple of the identity, from two Read_Weights."""
+    """Check the order of two by three weight tiles, each a multiple of the identity matrix."""
     rig = Rig(TINY, tiles=8)
     for number in range(8):
         rig.tile(number)[:] = np.eye(4, dtype=np.uint8) * number
@@ -58,7 +58,8 @@ def test_matrix_multiply_order_of_tiles_lines_and_rows() -> None:
         encode(Opcode.MATRIX_MULTIPLY, buffer=0, accumulator=0, rows=2, k_tiles=2, n_tiles=3),
         HALT,
     )
-    # The queue holds 2 3 | 4 5 | 6 1: a pair for each n, with k = 0 and 1.
+    # The weight queue holds tiles 2 3 | 4 5 | 6 1: a pair for each column block n, with k = 0
+    # and k = 1.
     assert rig.machine.accumulators[:7, 0].tolist() == [32, 64, 54, 108, 16, 32, 0]
 
 
@@ -90,8 +91,9 @@ def test_sums_wrap_over_a_chain_of_instructions() -> None:
 
 
 def test_sums_wrap_within_one_instruction() -> None:
-    """Multiply 800 full-size tiles at once: sums of 3.4e9, of random data so that every bit
-    matters.
+    """Check that sums beyond 2^31 wrap, in a product with 800 tiles of full size.
+
+    The sums are up to 3.4e9, from random data so that every bit matters.
     """
     rng = np.random.default_rng(random_seed())
     rig = Rig(preset("v1"), tiles=100)
@@ -137,7 +139,7 @@ def test_weight_queue_spans_instructions_and_ends_with_the_program() -> None:
 
 @pytest.mark.parametrize("config", SHAPES, ids=lambda config: config.name)
 def test_matrix_multiply_against_loops(config: Config) -> None:
-    """Multiply int8 and int16 vectors and weights in all combinations."""
+    """Check products of int8 and int16 vectors and weights, in all combinations."""
     rng = random.Random(random_seed())
     rig = Rig(config, tiles=24)
     for _ in range(60):
@@ -180,7 +182,7 @@ def test_matrix_multiply_against_loops(config: Config) -> None:
             HALT,
         )
         assert rig.machine.accumulators.tolist() == sums, at
-        # The number of tiles that are left according to the ISA text.
+        # `left` is the number of tiles left in the queue according to the instruction set's text.
         left = 24 - tile
         program = [
             encode(Opcode.READ_WEIGHTS, tile=0, count=24),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of pods: links by hand, random programs in several orders of the cores, and every fault."""
+"""Tests of golden pods: links by hand, random programs, cores in several orders, every fault."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from systola.verif.kit.pod_programs import damage, random_pod
 from systola.verif.kit.seeds import random_seed
 
 LINKED = preset("tiny-links")
-# Sums of 6 columns take 24 bytes, which are three beats of 8; a line of 6 bytes takes one beat.
+# On a link of this core, a row of 6 sums takes 24 bytes, three beats of 8, and a line one beat.
 ODD = dataclasses.replace(LINKED, name="odd", rows=5, cols=6, columns_per_stage=3, host_bus_bytes=8)
-# A row of sums takes 18 beats, and a link holds 64.
+# On a link of this core, a row of sums takes 18 beats. The link holds 64 beats.
 BROAD = dataclasses.replace(LINKED, name="broad", rows=9, cols=18, columns_per_stage=3)
 ORDERS = 4
 
@@ -39,7 +39,7 @@ def run(pod: Pod, *texts: str, order: random.Random | None = None) -> list[Outco
 
 
 def ends(pod: Pod, *texts: str) -> list[tuple[Fault, int, int] | None]:
-    """Return cause, pc and address of each core, after checking that every order gives the same."""
+    """Return the fault of each core (cause, pc, address), equal for every order of the cores."""
     found: list[list[Outcome]] = []
     for seed in range(ORDERS):
         found.append(run(pod, *texts, order=random.Random(seed) if seed else None))
@@ -49,7 +49,7 @@ def ends(pod: Pod, *texts: str) -> list[tuple[Fault, int, int] | None]:
 
 
 def test_lines_by_hand() -> None:
-    """Send whole lines, with the bytes beyond the vectors, each before it is overwritten."""
+    """Check that cores send whole lines, unused bytes too, before the lines are overwritten."""
     pod = Pod(ODD, 3)
     for core, machine in enumerate(pod.machines):
         machine.buffer[0:3] = np.arange(18).reshape(3, 6) + 20 * core
@@ -64,7 +64,7 @@ def test_lines_by_hand() -> None:
 
 @pytest.mark.parametrize("config", [LINKED, ODD, BROAD], ids=lambda config: config.name)
 def test_sums_by_hand(config: Config) -> None:
-    """Add sums modulo 2^32, or put them in place of the old content."""
+    """Check that Reduce adds received sums modulo 2^32, or replaces the old content by them."""
     pod = Pod(config, 2)
     one, two = pod.machines
     one.accumulators[:2] = 2**31 - 1
@@ -103,7 +103,7 @@ def test_a_core_may_be_its_own_neighbour() -> None:
 
 
 def test_a_link_holds_so_many_beats() -> None:
-    """Let a Send wait when it sends one beat more than the link holds."""
+    """Check that a Send waits if it sends one beat more than the link holds."""
     for rows, waits in ((16, False), (17, True)):
         found = ends(Pod(LINKED, 2), f"send side=right, buffer=0, rows={rows}", "nop")
         timeout = (Fault.LINK_TIMEOUT, 0, LinkPart.SEND_RIGHT)
@@ -123,7 +123,7 @@ def test_what_nobody_took_is_dropped() -> None:
 
 
 def test_instructions_go_on_beside_a_transfer() -> None:
-    """Let all cores send more than a link holds before any receives.
+    """Check that instructions run during a transfer: all cores send more than a link holds.
 
     Only an instruction that overlaps the lines of a transfer waits.
     """
@@ -133,7 +133,8 @@ def test_instructions_go_on_beside_a_transfer() -> None:
     )
     apart = "activate accumulator=0, buffer=200, rows=1, n_tiles=1, parameter=0"
     meets = "activate accumulator=0, buffer=199, rows=1, n_tiles=1, parameter=0"
-    reads = "read_weights tile=0, count=1"  # needs a window
+    # Read_Weights without a weight window is a fault, and a fault waits for the Send.
+    reads = "read_weights tile=0, count=1"
     pod = Pod(LINKED, 3)
     assert ends(pod, *[exchange.format(apart)] * 3) == [None] * 3
     assert (
@@ -141,14 +142,14 @@ def test_instructions_go_on_beside_a_transfer() -> None:
         == [(Fault.LINK_TIMEOUT, 0, LinkPart.SEND_RIGHT)] * 3
     )
     for machine in pod.machines:
-        assert not machine.buffer[300].any()  # the Activate came last
+        assert not machine.buffer[300].any()  # the Activate, which waits for the Send, did not run
     drained = exchange.format(reads)
     assert ends(pod, *[drained] * 3) == [(Fault.LINK_TIMEOUT, 0, LinkPart.SEND_RIGHT)] * 3
 
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_so_many_of_a_part_are_under_way(more: int) -> None:
-    """Show that an instruction after one transfer too many is not reached."""
+    """Check that a core stops at a Send for which its queue has no room."""
     pod = Pod(LINKED, 2)
     pod.machines[1].buffer[0] = 5
     sends = "send side=right, buffer=0, rows=20\n" * (LINKED.queue_depth + more)
@@ -158,7 +159,7 @@ def test_so_many_of_a_part_are_under_way(more: int) -> None:
 
 
 def test_a_barrier_counts() -> None:
-    """Let two cores come twice and one once: the two wait at their second barrier."""
+    """Check that two cores wait in vain at a second barrier if a third core has only one."""
     waits = (Fault.LINK_TIMEOUT, 0, LinkPart.BARRIER)
     assert ends(Pod(LINKED, 3), "barrier\nbarrier", "barrier", "nop\nbarrier\nbarrier") == [
         *(waits, None, waits)
@@ -172,7 +173,7 @@ def test_a_barrier_waits_for_what_came_before_it() -> None:
 
 
 def test_the_end_of_a_program_waits_for_transfers() -> None:
-    """Raise a fault found before issue only when all earlier instructions have completed."""
+    """Check that a fault found before issue is raised after all earlier instructions."""
     pod = Pod(LINKED, 2)
     pod.machines[0].buffer[:40] = 9
     found = ends(
@@ -227,7 +228,7 @@ def test_faults_before_issue(word: bytes, cause: Fault, address: int) -> None:
     outcome, _ = Pod(LINKED, 2).run([program_image([encode(Opcode.NOP), word]), program_image([])])
     assert outcome.fault is not None
     assert (outcome.fault.cause, outcome.fault.pc, outcome.fault.address) == (cause, 1, address)
-    # Without links the fields of a link are not checked.
+    # On a machine without links, the fields of a link instruction are not checked.
     assert Rig(TINY).fault(word) == (Fault.UNAVAILABLE, 0, word[0])
 
 
@@ -260,9 +261,9 @@ def test_limit() -> None:
 @pytest.mark.parametrize("cores", [2, 3, 8])
 @pytest.mark.parametrize("config", [LINKED, ODD, BROAD], ids=lambda config: config.name)
 def test_random_programs(config: Config, cores: int) -> None:
-    """Compare each core's results with the expected values, in several orders of the cores.
+    """Check each core's results in random programs, in several orders of the cores.
 
-    The programs are also run again from their text.
+    The programs are also disassembled and assembled again, with the same result.
     """
     rng = random.Random(random_seed())
     writer = random_pod(rng, config, cores, steps=25 * cores)
@@ -280,10 +281,10 @@ def test_random_programs(config: Config, cores: int) -> None:
 
 @pytest.mark.parametrize("cores", [2, 3, 5])
 def test_random_damage(cores: int) -> None:
-    """Leave out or damage an instruction: each core ends alike in every order."""
+    """Check that each core ends alike in every order if an instruction is missing or damaged."""
     rng = random.Random(random_seed())
     seen: set[Fault] = set()
-    # Until a link has failed, as happens in two of five damaged programs.
+    # The loop ends after a program in which a link failed. Two of five damaged programs do so.
     for number in range(100):
         if number >= 12 and seen & {Fault.LINK_TIMEOUT, Fault.LINK_KIND}:
             break

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pool against loops over windows and taps."""
+"""Tests of the instruction Pool against loops over windows and taps."""
 
 from __future__ import annotations
 
@@ -62,10 +62,13 @@ def test_against_loops(config: Config) -> None:
 
 
 def test_average_counts_the_taps_inside() -> None:
-    """Windows of 2x2 on 3x3 pixels, stride 2: four, two, two, one and no tap inside."""
+    """Check that AVERAGE divides by the number of taps inside the map.
+
+    Windows of 2x2 taps on 3x3 pixels, with stride 2, have four, two, one and no tap inside.
+    """
     rig = Rig(SQUARE)
     for taps in (1, 2, 3, 4):
-        # 2^31 / taps, rounded, in halves: y = s / taps.
+        # A multiplier of 2^31 / taps divides the sum by the number of taps.
         multiplier = min(2**31 // taps, 2**31 - 1)
         rig.set_entry(4 + taps, 0, scalar.Entry(bias=0, multiplier=multiplier, left=0, right=0))
         rig.set_entry(4 + taps, 1, scalar.Entry(bias=taps, multiplier=2**30, left=1, right=0))
@@ -76,10 +79,10 @@ def test_average_counts_the_taps_inside() -> None:
     )
     at = {"buffer": 0, "destination": 9, "blocks": 1, "parameter": 5, "reduction": 1}
     rig.complete(w.word, encode(Opcode.POOL, **at), HALT)
-    # The second channel is zero, so its results are the biases: the number of the entry.
+    # The second channel is zero, so its results are the biases: each entry's number of taps.
     assert rig.machine.buffer[9:15, :2].tolist() == [
         [30, 4],
-        [46, 2],  # 91 / 2 and halves away from zero
+        [46, 2],  # 91 / 2, rounded away from zero
         [0, 1],
         [76, 2],
         [-90, 1],
@@ -88,7 +91,7 @@ def test_average_counts_the_taps_inside() -> None:
 
 
 def test_large_windows() -> None:
-    """Global pooling of 20x20 pixels."""
+    """Check global pooling: one window of 20x20 pixels."""
     rig = Rig(SQUARE)
     rig.set_entry(0, 0, scalar.Entry(bias=0, multiplier=2**31 // 400 * 2, left=0, right=1))
     rig.machine.buffer[:400, 0] = 100

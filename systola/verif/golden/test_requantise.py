@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arithmetic of Activate against exact fractions."""
+"""Tests of the arithmetic of Activate (requantisation) against exact fractions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOTALS = (
 MULTIPLIERS = (0, 1, 3, 2**29, 2**30 - 1, 2**30, 2**30 + 1, 1518500250, 2**31 - 2, 2**31 - 1)
 
 Case = tuple[int, int, int, int, int]
-"""accumulator, bias, multiplier, left, right"""
+"""The operands of a requantisation: accumulator, bias, multiplier, left shift and right shift."""
 
 
 def expected(case: Case, rounding: Rounding) -> int:
@@ -74,11 +74,14 @@ def test_random() -> None:
 
 
 def test_exponent_form() -> None:
-    """One exponent as LiteRT has it: positive goes to the left shift, negative to the right."""
+    """Check requantisation with an exponent in LiteRT's form.
+
+    A positive exponent becomes the left shift, a negative one the right shift.
+    """
     rng = random.Random(random_seed())
     for _ in range(2000):
         e = rng.randrange(-31, 8)
-        x = rng.randrange(-(2**23), 2**23)  # far from saturation for every left shift
+        x = rng.randrange(-(2**23), 2**23)  # far from saturation with every left shift
         q = rng.randrange(2**30, 2**31)
         shifts = (np.array([max(e, 0)]), np.array([max(-e, 0)]))
         for rounding, formula in (
@@ -92,14 +95,14 @@ def test_exponent_form() -> None:
 @pytest.mark.parametrize(
     ("total", "q", "right", "double", "single"),
     [
-        # 3 / 2 by the multiplier alone: halves go up on both sides of zero.
+        # 3 / 2 is computed by the multiplier alone: halves are rounded up, also below zero.
         (3, 2**30, 0, 2, 2),
         (-3, 2**30, 0, -1, -1),
-        # -5 / 4: the product is -2.5, up to -2, a half of that -1. Once: -1.25 to -1.
+        # -5 / 4, rounded twice: -2.5 becomes -2, its half is -1. Rounded once, -1.25 becomes -1.
         (-5, 2**30, 1, -1, -1),
-        # 5 / 4: the product is 2.5, up to 3, a half 1.5, away from zero 2. Once: 1.25 to 1.
+        # 5 / 4, rounded twice: 2.5 becomes 3, its half 1.5 becomes 2. Rounded once, 1.25 becomes 1.
         (5, 2**30, 1, 2, 1),
-        # -6 / 4: -3 exactly, then -1.5 away from zero to -2. Once: -1.5 up to -1.
+        # -6 / 4, rounded twice: -3 is exact, its half -1.5 becomes -2. Rounded once it becomes -1.
         (-6, 2**30, 1, -2, -1),
         (INT32_MIN, 2**31 - 1, 0, INT32_MIN + 1, INT32_MIN + 1),
         (INT32_MIN, 2**30, 31, -1, 0),
@@ -117,7 +120,7 @@ def test_bias_wraps_before_the_shift_saturates() -> None:
     low = requantise(np.array([INT32_MAX]), np.array([1]), q, none, none, Rounding.DOUBLE)
     assert low.tolist() == [-(2**30)]
     high = requantise(np.array([2**25]), none, q, np.array([7]), none, Rounding.DOUBLE)
-    assert high.tolist() == [2**30]  # (2^31 - 1) / 2 rounded up
+    assert high.tolist() == [2**30]  # half of 2^31 - 1, rounded up
     low = requantise(np.array([-(2**25)]), none, q, np.array([7]), none, Rounding.SINGLE)
     assert low.tolist() == [-(2**30)]
 
@@ -158,7 +161,8 @@ def test_table_is_indexed_by_bit_pattern() -> None:
     table = np.array([(7 * i + 3) % 256 for i in range(256)], np.uint8).view(np.int8)
     y = np.array([[0, 1, 126], [-1, -128, -300]])
     got = activate(y, Function.TABLE, 1, -128, table)
-    # Indices 1, 2, 127 and 0, 129 (-127), 128 (-128).
+    # With the zero point 1, these are the table's entries 1, 2, 127 and 0, 129, 128. The last
+    # two are the bit patterns of -127 and -128.
     patterns = [[10, 17, 892 % 256], [3, 906 % 256, 899 % 256]]
     assert got.tolist() == [[scalar.signed8(p) for p in row] for row in patterns]
     with pytest.raises(ValueError, match="table"):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of softmax of int8 with one query in each lane, beside LiteRT.
+"""Test of the steps of an int8 softmax, with one query in each lane, against LiteRT.
 
-Only sums and reciprocals come from outside: docs/transformers.md has all steps.
+The machine computes all steps but the sums and their reciprocals, which the test computes.
+docs/transformers.md has all steps.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SCORES, LARGEST = 0, 1000
 
 
 def entry(multiplier: NDArray[np.int64] | int, left: int, right: NDArray[np.int64] | int) -> bytes:
-    """Return a parameter entry without a bias for the lanes of a machine."""
+    """Return a parameter entry with multipliers and shifts for all lanes, and no bias."""
     planes = np.zeros((PARAMETER_PLANES, CONFIG.output_pitch), np.uint8)
     lanes = np.zeros(CONFIG.cols, np.int64)
     planes[4:8, : CONFIG.cols] = (lanes + multiplier).astype("<u4").view(np.uint8).reshape(-1, 4).T
@@ -42,7 +43,7 @@ def entry(multiplier: NDArray[np.int64] | int, left: int, right: NDArray[np.int6
 
 
 def maxima(keys: int) -> list[bytes]:
-    """Return the instructions for the largest score of each lane."""
+    """Return the instructions that find the largest of `keys` scores in each lane."""
     window = {"height": keys, "kernel_height": keys, "width": 1, "kernel_width": 1, "pitch": 1}
     ones = dict.fromkeys(("stride_y", "stride_x", "dilation_y", "dilation_x"), 1)
     place = {"buffer": SCORES, "destination": LARGEST, "blocks": 1, "parameter": 0}
@@ -70,13 +71,13 @@ def test_against_litert(keys: int, scale: float, beta: float) -> None:
 
     largest = scores.max(axis=1).astype(np.int64)
     assert np.array_equal(rig.machine.buffer[LARGEST, : CONFIG.cols], largest)
-    # Sums and reciprocals: the part of the host.
+    # The host's part of the softmax: the sums and their reciprocals.
     table = exponentials(np.float32(scale).item(), np.float32(beta).item())
     exponential = table[largest[:, np.newaxis] - scores]
     factor, shift = reciprocal(rounded_shift(exponential, 12).sum(axis=1))
     content = entry(factor, 0, shift)
     rig.host[: len(content)] = np.frombuffer(content, np.uint8)
-    # Number k is for a distance of -k modulo 256.
+    # Entry k of the table is the exponential of a score that is -k modulo 256 below the largest.
     numbers = np.roll(table[::-1], 1).astype("<i4").view(np.int8)
     rig.machine.tables[:LONG_TABLES] = numbers.reshape(LONG_TABLES, -1)
     result = encode(

@@ -73,7 +73,7 @@ def test_weights_from_the_buffer_need_an_empty_queue() -> None:
     assert rig.fault(read, multiply(weights=77)) == (Fault.WEIGHT_OVERFLOW, 1, 77)
     take = multiply(from_buffer=0, k_tiles=1, n_tiles=1)
     rig.complete(read, take, multiply(weights=77), HALT)
-    # The queue is unchanged, and no tile of it is needed.
+    # A product with weights from the buffer needs no tile of the queue, and leaves it unchanged.
     assert rig.fault(multiply(), take) == (Fault.WEIGHT_UNDERFLOW, 1, 0)
 
 
@@ -113,11 +113,14 @@ def test_limits(word: bytes, cause: Fault | None, address: int) -> None:
 
 
 def test_measure_by_hand() -> None:
-    """Measure the ends of each range of bits, and show the number of bits as a shift."""
+    """Check Measure with the least and the largest number of each number of bits.
+
+    The number of bits that Measure finds is visible as a right shift of a later Vector.
+    """
     rig = Rig(TRAINING)
     rig.set_entry(0, 0, scalar.Entry(bias=0, multiplier=1 << 30, left=0, right=0))
     show = {"operation": 0, "buffer": 500, "destination": 600, "rows": 1, "parameter": 0}
-    rig.machine.buffer[500:502, 0] = 0, 64  # 2^14
+    rig.machine.buffer[500:502, 0] = 0, 64  # the int16 number 2^14
     cases = {0: 0, -1: 0, 1: 1, -2: 1, 127: 7, -128: 7, 128: 8, -129: 8, 32767: 15, -32768: 15}
     for value, bits in cases.items():
         rig.machine.buffer[10:14] = 0
@@ -129,12 +132,12 @@ def test_measure_by_hand() -> None:
             vector = encode(Opcode.VECTOR, **show, wide_operands=1, wide=1, exponent=3)
             rig.complete(word, vector, HALT)
             shown = int(rig.machine.buffer[600:602, 0].copy().view("<i2")[0])
-            # -1 << 16 has 16 bits; 0 has none, and subtracting 16 from that does not go below zero.
+            # From an accumulator, 16 bits are subtracted: -1 << 16 has 16, and 0 stays at no bits.
             assert shown == 1 << 14 >> bits + 1
 
 
 def test_exponents_by_hand() -> None:
-    """Add registers, take the larger of two, and check that the next program starts from zero."""
+    """Check exponent registers: sums, the larger of two, and zeros at the start of a program."""
     rig = Rig(TRAINING)
     for channel in range(SIZE):
         rig.set_entry(0, channel, scalar.Entry(bias=0, multiplier=1 << 30, left=5, right=9))
@@ -146,17 +149,17 @@ def test_exponents_by_hand() -> None:
         return int(rig.machine.buffer[0:2, 0].copy().view("<i2")[0])
 
     two, three = measure(exponent=1, value=2), measure(exponent=2, value=3)
-    assert shown(two, three, measure(exponent=4, first=1, second=2, value=-1)) == 31  # 1000 / 32
+    assert shown(two, three, measure(exponent=4, first=1, second=2, value=-1)) == 31  # 1000 / 2^5
     assert shown(two, three, measure(exponent=4, first=1, third=2)) == 1000
     assert shown(two, measure(exponent=4, third=1, value=-1)) == 4000
     assert shown(measure(exponent=4, value=-8)) == 32767
     assert shown(measure(exponent=4, value=127)) == 0
     assert shown(measure(exponent=4, value=127), measure(exponent=4, first=4, value=127)) == 2000
-    larger = measure(Source.ACCUMULATORS, exponent=4, bits=7)  # 1000 has 10 bits
+    larger = measure(Source.ACCUMULATORS, exponent=4, bits=7)  # the sum 1000 has 10 bits
     assert shown(larger) == 63
     assert shown(two, measure(Source.ACCUMULATORS, exponent=4, bits=7, first=1, value=2)) == 31
-    assert shown() == 500  # zero again
-    assert shown(register=0) == 31  # 1000 * 32 / 2 / 512
+    assert shown() == 500  # the register is zero again in the next program
+    assert shown(register=0) == 31  # 1000 * 32 / 2 / 512, without an exponent register
 
 
 def test_transpose() -> None:
@@ -178,7 +181,7 @@ def xorshift(x: int) -> int:
 
 
 def test_random() -> None:
-    """Compare the generator with plain integers; other seeds, counters and columns differ."""
+    """Check random bytes by plain integers, and that other seeds, counters and columns differ."""
     rng = random.Random(random_seed())
     for cols in (4, 8, 16, 20):
         seed, counter = rng.getrandbits(31), rng.getrandbits(32)
@@ -203,8 +206,9 @@ def activate(**changes: int) -> bytes:
 
 @pytest.mark.parametrize("exponent", [0, 3])
 def test_stochastic_rounding(exponent: int) -> None:
-    """Compare with the formula in plain integers, over instructions that continue a random
-    sequence.
+    """Check stochastic rounding by its formula in plain integers.
+
+    Several instructions continue one random sequence.
     """
     rig, rng = rig_at_random()
     seed, counter = rng.getrandbits(31), rng.getrandbits(32)
@@ -232,9 +236,9 @@ def test_stochastic_rounding(exponent: int) -> None:
 
 
 def test_stochastic_rounding_is_even() -> None:
-    """Round up as often as the fraction demands.
+    """Check that stochastic rounding rounds up as often as a number's fraction demands.
 
-    Whole numbers stay as they are. Without a Random instruction all numbers do.
+    Whole numbers stay unchanged. Before a Random instruction, all numbers are rounded down.
     """
     rig = Rig(TRAINING)
     for channel in range(SIZE):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of Vector against loops, int8 and int16, with results in place or elsewhere."""
+"""Tests of Vector against loops, for int8 and int16; results may replace an operand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from systola.verif.kit.seeds import random_seed
 
 
 def scaled(x: int, multiplier: int, shift: int, wide: int) -> int:
-    """Scale as LiteRT does: the operand times 2^20 (int16: 2^15), times multiplier and shift."""
+    """Return an operand scaled as in LiteRT: times 2^20 (int16: 2^15), multiplier and shift."""
     return scalar.rdbpot(scalar.srdhm(x * (2**15 if wide else 2**20), multiplier), shift)
 
 
@@ -51,7 +51,7 @@ def test_against_loops(config: Config) -> None:
         a = rng.randrange(20)
         b = rng.choice((a, a + 1, a + source, a + 100))
         places = [300]
-        if source == result:  # in place of an operand that does not overlap the other
+        if source == result:  # results may replace an operand that does not overlap the other
             places += [a] if b == a or b >= a + source or operation == Operation.COPY else []
             places += [b] if b >= a + source else []
         scale = random_scale(rng)
@@ -123,7 +123,10 @@ def magnitude_bits(x: int) -> int:
 @pytest.mark.parametrize("wide_operands", [0, 1])
 @pytest.mark.parametrize("wide", [0, 1])
 def test_quotients(wide_operands: int, wide: int) -> None:
-    """Divide operand b by the power of two above operand a, with the ends of both, any rounding."""
+    """Check quotients: operand b divided by the power of two above operand a, with any rounding.
+
+    Operands include the least and the largest numbers.
+    """
     rng = random.Random(random_seed())
     rig, ends = Rig(TRAINING), [-32768, 32767, -1, 0, 1, -2, 2, 16383, 16384, -16384, -16385]
     if not wide_operands:
@@ -170,7 +173,10 @@ def test_quotients(wide_operands: int, wide: int) -> None:
 
 
 def test_quotient_by_hand() -> None:
-    """Divide 1000 by the powers above 0, 1, 3 and 500: 2^0, 2^1, 2^2 and 2^9; halves go upwards."""
+    """Check 1000 divided by the powers of two above 0, 1, 3 and 500: 2^0, 2^1, 2^2 and 2^9.
+
+    Halves are rounded up.
+    """
     rig = Rig(TRAINING)
     for c in range(4):
         rig.set_entry(0, c, scalar.Entry(bias=0, multiplier=2**30, left=0, right=14))
@@ -190,9 +196,10 @@ def test_quotient_by_hand() -> None:
 
 
 def test_residual_add_by_hand() -> None:
-    """Run the ADD of a network: scales 0.5 and 0.25 to 0.5, zero points 3, -5 and 10."""
+    """Check a network's ADD: scales 0.5 and 0.25, result 0.5, zero points 3, -5 and 10."""
     rig = Rig(SQUARE)
-    # T = 2 * max = 1: factors 0.5 and 0.25; back by 1 / (2^20 * 0.5) = 2^-19.
+    # LiteRT's common scale is twice the largest: 1. So the operands' factors are 0.5 and 0.25,
+    # and the factor of the result is 1 / (2^20 * 0.5) = 2^-19.
     scale = encode(
         Opcode.SET_CONFIG_SCALE,
         **{"multiplier_a": 2**30, "shift_a": 0, "multiplier_b": 2**30, "shift_b": 1},
@@ -204,13 +211,14 @@ def test_residual_add_by_hand() -> None:
     rig.machine.buffer[1] = [15, -4, 40, 127]
     at = {"operation": Operation.ADD, "buffer": 0, "operand": 1, "rows": 1, "parameter": 0}
     rig.complete(scale, encode(Opcode.VECTOR, **at, destination=0, zero_point=10), HALT)
-    # 0.5 * 10 + 0.25 * 20 = 10 = 20 * 0.5; 0.25 rounds away from zero; -40.25; 95.
+    # Element 0: 0.5 * 10 + 0.25 * 20 = 10 = 20 * 0.5. The other sums are 0.25, -40.25 and 95:
+    # the halves among the results are rounded away from zero.
     assert rig.machine.buffer[0].tolist() == [30, 11, -71, 127]
 
 
 @pytest.mark.parametrize("wide_operands", [0, 1])
 def test_ties(wide_operands: int) -> None:
-    """Round half a unit upwards in the first rounding, and away from zero in the second."""
+    """Check that the first rounding takes halves upwards, and the second away from zero."""
     rig = Rig(SQUARE)
     for c in range(4):
         rig.set_entry(0, c, scalar.Entry(bias=0, multiplier=2**30, left=1, right=0))
@@ -243,9 +251,9 @@ def test_limit_of_the_cell_state() -> None:
 
 
 def test_sums_wrap() -> None:
-    """Let a sum of two operands exceed 32 bits, as only wide operands with shifts of 0 can."""
+    """Check that sums beyond 32 bits wrap: only wide operands with shifts of 0 have such sums."""
     rig = Rig(SQUARE)
-    rig.machine.buffer[0:2] = [[-1] * 4, [127] * 4]  # 32767
+    rig.machine.buffer[0:2] = [[-1] * 4, [127] * 4]  # all elements are 32767
     for c in range(4):
         rig.set_entry(0, c, scalar.Entry(bias=0, multiplier=2**30, left=0, right=16))
     largest = {"multiplier_a": 2**31 - 1, "multiplier_b": 2**31 - 1}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows over feature maps, tap by tap, in plain integers."""
+"""A model of windows over feature maps, tap by tap, in plain integers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from systola.arch.isa import Opcode, encode
 
 @dataclass(frozen=True)
 class Windows:
-    """The operands of Set_Config_Window. The defaults: a map of one pixel and one window on it."""
+    """The operands of Set_Config_Window; by default a map of one pixel and one window on it."""
 
     height: int = 1
     width: int = 1
@@ -30,12 +30,12 @@ class Windows:
 
     @property
     def word(self) -> bytes:
-        """The instruction that sets these operands."""
+        """The instruction word of a Set_Config_Window with these operands."""
         return encode(Opcode.SET_CONFIG_WINDOW, **vars(self))
 
     @property
     def outputs(self) -> int:
-        """Number of windows."""
+        """Number of windows over the feature map."""
         return self.out_height * self.out_width
 
     @property
@@ -45,23 +45,26 @@ class Windows:
 
     @property
     def lines(self) -> int:
-        """Buffer lines of a map."""
+        """Number of buffer lines of a map."""
         return self.height * self.pitch
 
     def positions(self) -> Iterator[tuple[int, int]]:
-        """Return (p, q) of each window, row by row."""
+        """Yield the row p and column q of each window, row by row."""
         for p in range(self.out_height):
             for q in range(self.out_width):
                 yield p, q
 
     def kernel(self) -> Iterator[tuple[int, int]]:
-        """Return (i, j) of each tap, row by row."""
+        """Yield the row i and column j of each tap of the kernel, row by row."""
         for i in range(self.kernel_height):
             for j in range(self.kernel_width):
                 yield i, j
 
     def line(self, p: int, q: int, i: int, j: int) -> int | None:
-        """Return the line of a tap, counted from the map's first line; None outside the map."""
+        """Return the line of tap (i, j) of window (p, q), counted from the map's first line.
+
+        A tap outside the map has None.
+        """
         y = self.top + p * self.stride_y + i * self.dilation_y
         x = self.left + q * self.stride_x + j * self.dilation_x
         if 0 <= y < self.height and 0 <= x < self.width:
@@ -70,7 +73,7 @@ class Windows:
 
 
 def random_windows(rng: random.Random) -> Windows:
-    """Return small maps, with windows inside, at the edges and wholly outside."""
+    """Return a window over a small map; it may lie inside, at an edge or wholly outside."""
     width = rng.randint(1, 7)
     return Windows(
         height=rng.randint(1, 6),

@@ -8,7 +8,8 @@ import dataclasses
 from systola.arch.isa import Opcode, Operation, Reduction, encode
 from systola.verif.golden.rig import PAGE, SQUARE, TINY
 
-# 3 input elements: pitch 4; 6 output elements: pitch 8; host bus of 4 bytes.
+# A machine with vectors of 3 input elements at a pitch of 4 bytes in host memory, and of 6 output
+# elements at a pitch of 8. Its host bus has 4 bytes.
 WIDE = dataclasses.replace(TINY, name="wide", rows=3, cols=6)
 NO_TABLES = dataclasses.replace(SQUARE, name="no tables", tables=0)
 WINDOW = 2 * PAGE
@@ -75,13 +76,16 @@ def vector(**changes: int) -> bytes:
 
 
 def requirement(**changes: int) -> bytes:
-    """Return the Require_Machine of `TINY`."""
+    """Return a Require_Machine with the numbers of `TINY`, or with changed numbers."""
     machine = {"rows": 4, "columns": 4, "host_bus": 4, "weight_bus": 4}
     return encode(Opcode.REQUIRE_MACHINE, **{**machine, **changes})
 
 
 def patched(word: bytes, bit: int, value: int, width: int) -> bytes:
-    """Return `word` with `width` bits from `bit` on replaced; encode() may refuse the value."""
+    """Return an instruction word with `width` bits from bit `bit` on replaced by `value`.
+
+    So a test can set a value that encode() would refuse.
+    """
     number = int.from_bytes(word, "little")
     number = number & ~(((1 << width) - 1) << bit) | value << bit
     return number.to_bytes(16, "little")

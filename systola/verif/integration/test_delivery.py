@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `tpu deliver`: the folder as a user gets it, with its test benches run unchanged."""
+"""Tests of the folder that `tpu deliver` writes for a user; its test benches run unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Deliver = Callable[[str], Path]
 
 @pytest.fixture(scope="module")
 def deliver(tmp_path_factory: pytest.TempPathFactory) -> Deliver:
-    """Deliver with some options, once, into a folder that no test changes."""
+    """Return a function that delivers with some options, once, into a folder left unchanged."""
     done: dict[str, Path] = {}
 
     def delivered(options: str) -> Path:
@@ -39,12 +39,15 @@ def deliver(tmp_path_factory: pytest.TempPathFactory) -> Deliver:
 
 
 def copied(folder: Path, tmp_path: Path) -> Path:
-    """Return a copy of a delivery, to work in."""
+    """Return a copy of a delivered folder, which a test may change."""
     return Path(shutil.copytree(folder, tmp_path / "copy"))
 
 
 def on_icarus(folder: Path, language: str) -> tuple[int, str]:
-    """Return status and last line of the Verilog test bench, run as the README describes."""
+    """Run the delivered Verilog test bench on Icarus, as its README describes.
+
+    Returns exit status and last line.
+    """
     sources = ["testbench.v", *sorted(str(path) for path in folder.glob("*.v"))]
     build = ["iverilog", f"-g{language}", "-s", "testbench", "-o", "sim.vvp", *sources]
     subprocess.run(build, cwd=folder / "try", check=True)
@@ -55,7 +58,7 @@ def on_icarus(folder: Path, language: str) -> tuple[int, str]:
 
 
 def spoil(folder: Path) -> None:
-    """Flip one bit of one expected byte."""
+    """Flip one bit of an expected byte in a delivered folder."""
     path = folder / "try" / "expected.hex"
     lines = path.read_text().splitlines()
     lines[7] = f"{int(lines[7], 16) ^ 1:0{len(lines[7])}x}"
@@ -66,7 +69,7 @@ def spoil(folder: Path) -> None:
 @pytest.mark.parametrize("language", ["2005", "2012"])
 @pytest.mark.parametrize("options", ["--preset tiny", "--preset 5x6-compact --fabric chip"])
 def test_bench(options: str, language: str, deliver: Deliver, tmp_path: Path) -> None:
-    """Run the delivered bytes on Icarus, and find a wrong byte."""
+    """Check that the delivered test bench passes on Icarus, and finds a wrong byte."""
     folder = copied(deliver(options), tmp_path)
     status, line = on_icarus(folder, language)
     assert status == 0 and line.startswith("PASS: "), line
@@ -77,7 +80,7 @@ def test_bench(options: str, language: str, deliver: Deliver, tmp_path: Path) ->
 
 @pytest.mark.icarus
 def test_bench_finds_a_fault_and_a_hang(deliver: Deliver, tmp_path: Path) -> None:
-    """Run garbage, which ends in a fault, and a machine in reset, which does not end."""
+    """Check that the test bench fails for a program with a fault, and a machine held in reset."""
     folder = copied(deliver("--preset tiny"), tmp_path)
     host = folder / "try" / "host.hex"
     right = host.read_text()
@@ -94,7 +97,10 @@ def test_bench_finds_a_fault_and_a_hang(deliver: Deliver, tmp_path: Path) -> Non
 
 @pytest.mark.icarus
 def test_reset_alone(deliver: Deliver, tmp_path: Path) -> None:
-    """Start from the reset alone: without initial values all registers begin as X."""
+    """Check that the machine starts by its reset alone, from registers that begin as X.
+
+    The registers' initial values are removed from the Verilog.
+    """
     folder = copied(deliver("--preset tiny"), tmp_path)
     verilog = folder / "tpu.v"
     initial = r"^( *reg (?:\[\d+:0\] )?\\?\S+ ) *= [^;]*;$"
@@ -109,8 +115,8 @@ def test_reset_alone(deliver: Deliver, tmp_path: Path) -> None:
 def test_bench_on_verilator(deliver: Deliver, tmp_path: Path) -> None:
     folder = copied(deliver("--preset tiny"), tmp_path) / "try"
     sources = ["testbench.v", *sorted(str(path) for path in folder.parent.glob("*.v"))]
-    # Makefiles of a separately installed Verilator know the compiler by themselves. Verilator's
-    # options for speed cost more here than they save.
+    # Only a separately installed Verilator would know the compiler by its own makefiles. Its
+    # options for speed are off, as they cost more time here than they save.
     quick = [f"{level}=-O0" for level in ("OPT_FAST", "OPT_SLOW", "OPT_GLOBAL")]
     variables = {**environment(), "MAKEFLAGS": " ".join([*make_variables(), *quick])}
     build = ["verilator", "--binary", "--timing", "-Wno-lint", "--top", "testbench", *sources]
@@ -126,9 +132,9 @@ def test_bench_on_verilator(deliver: Deliver, tmp_path: Path) -> None:
 
 @pytest.mark.icarus
 def test_cocotb(deliver: Deliver, tmp_path: Path) -> None:
-    """Run the cocotb test: it passes, and fails if a byte is wrong."""
+    """Check that the delivered cocotb test passes, and fails if a byte is wrong."""
     folder = copied(deliver("--preset tiny"), tmp_path)
-    # The shell of a user, without pytest's variables.
+    # The environment is a user's, without pytest's variables.
     variables = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
     command = [sys.executable, "test_tpu_axi.py"]
 
@@ -149,7 +155,7 @@ EVERY_KIND = ["--preset tiny", "--preset tiny --cores 2", "--preset 5x6-compact 
 
 @pytest.mark.parametrize("options", EVERY_KIND)
 def test_links(options: str, deliver: Deliver) -> None:
-    """Check that every link of a page leads to a file or a heading."""
+    """Check that every link of the delivered pages leads to a file or a heading."""
     folder = deliver(options)
     pages = {path.name: path for path in folder.glob("*.md")}
     assert set(pages) == {"README.md", "isa.md", "ports.md", "registers.md"}
@@ -160,7 +166,7 @@ def test_links(options: str, deliver: Deliver) -> None:
 
 @pytest.mark.parametrize("options", EVERY_KIND)
 def test_headers_and_sums(options: str, deliver: Deliver) -> None:
-    """Check that each file names its licence, version, machine and commit, and has a checksum."""
+    """Check that delivered files name licence, version, machine and commit, and have a checksum."""
     folder = deliver(options)
     commit = subprocess.run(
         ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True
@@ -179,7 +185,7 @@ def test_headers_and_sums(options: str, deliver: Deliver) -> None:
 
 
 def test_clock(deliver: Deliver) -> None:
-    """Check that the constraints name a port of the module, with the requested period."""
+    """Check that the delivered clock constraint names a port, with the requested period."""
     folder = deliver("--preset tiny")
     assert re.search(
         r"^create_clock -name clk -period 10\.000 \[get_ports \*clk\]$",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the facts of docs/integration.md that need no simulator."""
+"""Tests of facts in docs/integration.md that need no simulator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE = (ROOT / "docs" / "integration.md").read_text()
 
 
 def test_machines() -> None:
-    """Check that each machine of the table can be built and is named in the tests that run it."""
+    """Check that each machine of the page's table exists, and is named in the test of its row."""
     table = re.search(r"<!-- machines: checked.*?-->(.*?)<!-- machines: end", PAGE, re.DOTALL)
     assert table
     names: list[str] = []
@@ -35,7 +35,7 @@ def test_machines() -> None:
 
 
 def test_commands() -> None:
-    """Check that the commands are the same as in the delivered README."""
+    """Check that the page's commands are the same as in the delivered README."""
     for line in trial_text(Fabric.GENERIC):
         if line.startswith("iverilog"):
             assert line in PAGE
@@ -44,7 +44,7 @@ def test_commands() -> None:
 
 
 def test_driver(tmp_path: Path) -> None:
-    """Compile the driver without a warning, and check the registers that it writes."""
+    """Check that the page's C driver compiles without a warning, and writes the right registers."""
     config = preset("tiny")
     image, _ = trial_program(config)
     (driver,) = re.findall(r"```c\n(.*?)```", PAGE, re.DOTALL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of integration/plain_soc with the machine from `tpu deliver --fabric chip`."""
+"""Tests of the system in integration/plain_soc, with Verilog of `tpu deliver --fabric chip`."""
 
 import re
 
@@ -29,7 +29,7 @@ SOC = ROOT / "integration" / "plain_soc" / "soc.v"
 
 
 class Soc:
-    """The system with its clock."""
+    """A bench of the system, with its clock."""
 
     def __init__(self, dut):
         self.dut = dut
@@ -55,13 +55,13 @@ class Soc:
         for number in range(size // 4 + 1):
             self.dut.word.value = number
             await RisingEdge(self.dut.clk)
-            # The edge took this address; the data still belong to the address before.
+            # The clock edge has taken this address; the data still belong to the last address.
             if number:
                 words.append(int(self.dut.data.value))
         return np.array(words, "<u4").view(np.uint8)
 
     async def run(self, image):
-        """Return whether the program stopped with a fault, and the host window."""
+        """Run a program, and return whether it stopped with a fault, and the host window."""
         dut = self.dut
         await self.load(0, image.host)
         await self.load(len(image.host), image.weights)
@@ -80,7 +80,7 @@ class Soc:
 
 @cocotb.test
 async def programs(dut):
-    """Run two products and a program that stops with a fault, against the golden model."""
+    """Check two products and a program that stops with a fault against the golden model."""
     soc = Soc(dut)
     await soc.start()
     random = np.random.default_rng(random_seed())
@@ -102,7 +102,7 @@ def parts():
 
 
 def test_wrapper(parts):
-    """Check that every port of an AXI interface is marked, and each interface described once."""
+    """Check that the wrapper's AXI ports have attributes, and interfaces are described once."""
     text = parts["tpu_axi.v"]
     ports = re.findall(r"(?:in|out)put wire (?:\[\d+:0\] )?((?:s|m)_axi\w+?)_([a-z]+)\b", text)
     assert len(ports) > 60
@@ -115,7 +115,7 @@ def test_wrapper(parts):
 
 
 def test_every_memory_is_a_macro(parts):
-    """Check that with --fabric chip no large memory is written in Verilog."""
+    """Check that --fabric chip leaves each large memory to a macro, not to Verilog."""
     arrays = re.findall(r"reg \[(\d+):0\] \w+ \[(\d+):0\];", parts["tpu.v"])
     assert all((int(bit) + 1) * (int(word) + 1) <= 4096 for bit, word in arrays)
     assert "module sram_1r1w" not in parts["tpu.v"]
@@ -124,6 +124,6 @@ def test_every_memory_is_a_macro(parts):
 @pytest.mark.parametrize("simulator", simulators())
 def test_plain_soc(simulator, parts):
     names = ("tpu.v", "tpu_axi.v", "sram_1r1w.v")
-    # The header has a commit, which would make the simulator be built for each commit.
+    # The headers are cut off: they have a commit, so each commit would need a new simulator.
     text = "\n".join([SOC.read_text(), *(parts[name].split("\n", 2)[2] for name in names)])
     run_module("integration.test_plain_soc", simulator, verilog=text, top="soc")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the Verilog from `tpu verilog` in other people's tools, without any change.
+"""Tests that other tools read the Verilog from `tpu verilog`, without any change.
 
-Each tool reads every preset and every suffix of one preset. Icarus runs it, by two versions of the
-language.
+Each tool reads every preset and every suffix of one preset. Icarus also runs the Verilog, by two
+versions of the language.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from systola.verif.plan.selection import exhaustive, thorough
 
 POD = "pod"
 _ALONE = ("-links", "-training")
-"""Suffixes that add most text; `tiny` has unequal rows and columns, so it cannot train."""
+"""Suffixes of presets that MACHINES lists by themselves, because they add most text.
+
+A preset `tiny-training` is not possible: `tiny` has unequal rows and columns."""
 MACHINES = [
     "tiny",
     thorough("base"),
@@ -55,12 +57,12 @@ ANALOG = {
     *("abs", "domain", "exp", "flow", "floor", "from", "ground"),
     *("log", "max", "min", "split", "tanh", "timer", "units"),
 }
-"""Keywords of Verilog-AMS that are also plausible names of signals."""
+"""Keywords of Verilog-AMS that could also be names of signals."""
 
 
 @pytest.fixture(scope="module")
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write the file of a machine, or of a pod of two, named for its top module."""
+    """Return the Verilog file of a machine, or of a pod of two cores, named for its top module."""
     name: str = request.param
     top, chosen = (POD, ["tiny", "--cores", "2"]) if name == POD else ("tpu", [name])
     file = tmp_path_factory.mktemp(name) / f"{top}.v"
@@ -69,7 +71,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def silent(*command: object) -> None:
-    """Run a command and fail with its output, if there is any."""
+    """Run a command, which must succeed and print nothing."""
     done = subprocess.run(
         list(map(str, command)), env=environment(), capture_output=True, text=True, check=False
     )
@@ -82,10 +84,10 @@ def names_in(text: str) -> set[str]:
 
 @pytest.mark.parametrize("written", MACHINES, indirect=True)
 class TestReaders:
-    """Tests of one file in all tools."""
+    """Tests in which all tools read one Verilog file."""
 
     def test_slang(self, written: Path) -> None:
-        """Read the file as SystemVerilog, without a warning."""
+        """Check that slang reads the file as SystemVerilog, without a warning."""
         slang = driver.Driver()
         slang.addStandardArgs()
         assert slang.parseCommandLine(f"slang {written} --top {written.stem} -Werror")
@@ -116,12 +118,12 @@ class TestReaders:
     @pytest.mark.icarus
     @pytest.mark.parametrize("standard", STANDARDS)
     def test_icarus(self, written: Path, standard: str) -> None:
-        # Icarus makes its output executable: root would change /dev/null itself.
+        # The output is not /dev/null, because Icarus, run by root, would make it executable.
         compiled = written.with_suffix(".vvp")
         silent("iverilog", f"-g{standard}", "-Wall", "-s", written.stem, "-o", compiled, written)
 
     def test_names(self, written: Path) -> None:
-        """Check that no name needs a backslash because it is a keyword, also of Verilog-AMS."""
+        """Check that no name is a keyword, also of Verilog-AMS, which would need a backslash."""
         text = written.read_text()
         names = names_in(text)
         assert {"clk", "core"} <= names
@@ -144,7 +146,7 @@ def test_names_are_found() -> None:
 
 @cocotb.test
 async def a_program(dut: Any) -> None:
-    """Check that after a reset all handshakes are known, and a product has the right bytes."""
+    """Check that all handshakes are known after a reset, and that a product is right."""
     tb = TB(dut)
     await tb.start()
     handshakes = [name for name in os.environ[_OUTPUTS].split() if not _is_payload(name)]
@@ -160,7 +162,7 @@ async def a_program(dut: Any) -> None:
 
 
 def _is_payload(port: str) -> bool:
-    """Return whether a port has a value only while another port is valid."""
+    """Return whether a port is payload, which has a value only while another port is valid."""
     return not port.endswith(("valid", "ready", "irq"))
 
 
@@ -168,7 +170,7 @@ def _is_payload(port: str) -> bool:
 @pytest.mark.parametrize("written", ["tiny"], indirect=True)
 @pytest.mark.parametrize("standard", ["2005", "2012"])
 def test_runs(written: Path, standard: str) -> None:
-    """Run the file unchanged in a simulator."""
+    """Check that Icarus runs a program on the unchanged Verilog file."""
     text = written.read_text()
     outputs = [name for name, is_input, _ in port_list(text, "tpu") if not is_input]
     run_module(

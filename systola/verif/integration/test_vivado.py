@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the script for Vivado in a plain Tcl, with Vivado's commands only noted down."""
+"""Tests of the script for Vivado in a plain Tcl shell, which only notes Vivado's commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ proc unknown {args} {
 
 
 def interpreted(*arguments: str) -> list[tuple[str, ...]]:
-    """Return the commands of Vivado that the script runs with these arguments."""
+    """Run the script with these arguments, and return the commands of Vivado that it calls."""
     tcl: Any = tkinter.Tcl()
     tcl.eval(STUBS)
     tcl.eval("proc puts {args} {}")
@@ -47,7 +47,7 @@ def interpreted(*arguments: str) -> list[tuple[str, ...]]:
     ],
 )
 def test_everything_is_connected(board: str, part: str, tmp_path: Path) -> None:
-    """Connect each port of the machine once, and build with the board's part and clock."""
+    """Check that the script connects each port once, and builds for the board's part and clock."""
     (tmp_path / "tpu_axi.v").write_text("module tpu_axi; endmodule\n")
     calls = interpreted(str(tmp_path), board, "40")
     assert ("create_project", "-force", "-part", part, "systola", f"vivado_{board}") in calls
@@ -66,6 +66,6 @@ def test_everything_is_connected(board: str, part: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [(), ("folder",), ("folder", "arty"), ("folder", "kv260")])
 def test_mistakes(arguments: tuple[str, ...]) -> None:
-    """End with status 2 for a missing argument, an unknown board, a folder without a machine."""
+    """Check status 2 for a missing argument, an unknown board, or a folder without a machine."""
     with pytest.raises(tkinter.TclError, match="exit 2"):
         interpreted(*arguments)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single faults planted in the machine by Yosys, and whether the quick regression finds them."""
+"""Mutation tests: Yosys plants single faults in the machine, which the regression should find."""

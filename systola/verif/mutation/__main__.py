@@ -32,16 +32,16 @@ from systola.verif.mutation.trials import quick_trials
 from systola.verif.mutation.unit_tests import UnitTests, UnitTestsFail
 
 BAR = 0.95
-"""Share of the mutants that are not proven harmless: as many of these must be found."""
+"""Least share of the mutants not proven harmless that must be found."""
 BATCH = 125
-"""Mutants in one simulator, which takes a minute to build.
+"""Number of mutants in one simulator, which takes a minute to build.
 
-With a thousand mutants it runs four times as slowly as without any.
+A simulator with a thousand mutants is four times as slow as a simulator without any.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return the exit status."""
+    """Run the command `make mutate` and return its exit status."""
     options = _parser().parse_args(arguments)
     print(f"SEED={options.seed}")
     folder = build_root() / "mutation"
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _campaign(
     design: Design[M], trials: Sequence[TrialOn[M]], folder: Path, options: argparse.Namespace
 ) -> int:
-    """Run a campaign and return the exit status."""
+    """Run a campaign of trials on mutants of a design, and return the command's exit status."""
     try:
         mutants = mutants_of(design, options.mutants, options.seed)
         key = content_key(design.rtlil, *(str(mutant) for mutant in mutants))
@@ -97,7 +97,7 @@ def _campaign(
 
 
 def _run_trials(design: Design[M], record: Record, trials: Sequence[TrialOn[M]], jobs: int) -> None:
-    """Run the trials on designs with the mutants, after the same simulator without a fault."""
+    """Run the trials on each mutant, after the same simulator has run them without a fault."""
     batches = [record.mutants[start:][:BATCH] for start in range(0, len(record.mutants), BATCH)]
     todo = [
         [mutant.number for mutant in batch if record.open(mutant.number, len(trials))]

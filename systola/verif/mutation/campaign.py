@@ -16,15 +16,15 @@ from systola.verif.mutation.design import Design, M
 from systola.verif.mutation.trial import Differs, Facts, TrialOn, survive
 
 SECONDS_LIMIT = 300.0
-"""Seconds after which a mutant counts as hanging the simulator."""
+"""Number of seconds after which a mutant counts as one that hangs the simulator."""
 
 
 @dataclass(frozen=True)
 class Verdict:
     """A verdict on a mutant.
 
-    `how` is "killed", "slower" (only its cycles differ), "survived", or UNIT of unit_tests. `by`
-    names the trial that found it and the difference, or the tests.
+    `how` is "killed", "slower" (only the cycles differ), "survived", or UNIT of unit_tests. `by`
+    names the trial that found the fault, with the difference, or the unit's tests.
     """
 
     number: int
@@ -35,9 +35,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Course(Generic[M]):
-    """The trials that each mutant has to pass.
+    """The trials that all mutants in one simulator have to survive.
 
-    `usual`: the cycles of the design without a fault.
+    `usual` has the cycles of each trial on the design without a fault.
     """
 
     design: Design[M]
@@ -47,15 +47,15 @@ class Course(Generic[M]):
 
     @classmethod
     def of(cls, design: Design[M], library: Path, trials: Sequence[TrialOn[M]]) -> Course[M]:
-        """Run the trials on the design without a fault.
+        """Return a Course after a run of its trials on the design without a fault.
 
-        Raises Differs if it fails one.
+        Raises Differs if the design fails a trial.
         """
         usual, _ = survive(design, library, 0, trials, None)
         return cls(design, library, trials, usual)
 
     def judge(self, number: int) -> Verdict:
-        """Run the trials on a mutant, in this process."""
+        """Run the trials on a mutant in this process, and return the verdict."""
         started = time.process_time()
         try:
             _, late = survive(self.design, self.library, number, self.trials, self.usual)
@@ -66,7 +66,7 @@ class Course(Generic[M]):
         return Verdict(number, how, by, round(time.process_time() - started, 2))
 
     def judge_all(self, numbers: Sequence[int], jobs: int) -> Iterator[Verdict]:
-        """Yield the verdicts as they come, from `jobs` processes at a time."""
+        """Yield the verdicts on the mutants as they come, from `jobs` processes at a time."""
         context = multiprocessing.get_context("fork")
         running: dict[Connection, tuple[BaseProcess, int, float]] = {}
         left = list(reversed(numbers))

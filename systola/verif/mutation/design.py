@@ -23,21 +23,21 @@ M_co = TypeVar("M_co", bound=VerilatedModel, covariant=True)
 LINT = Path(__file__).with_name("lint.vlt")
 """Control file of Verilator for Verilog that Yosys writes."""
 _CONTENTS = "t:$meminit_v2"
-"""Selection of the initial contents of memories, which have no mutants."""
+"""Yosys's selection of the cells with initial contents of memories, which have no mutants."""
 _POD_SOURCES = ("hdl/pod/", "hdl/link/", "hdl/control/link_")
 
 
 class Design(Protocol[M_co]):
-    """A design: RTLIL to plant faults in, and functions that run it."""
+    """A design for mutation tests: RTLIL to plant faults in, and functions that simulate it."""
 
     @property
     def name(self) -> str:
-        """Return the name for messages."""
+        """Return the design's name for messages."""
         ...
 
     @property
     def top(self) -> str:
-        """Return the name of the module around all others."""
+        """Return the name of the design's top module."""
         ...
 
     @property
@@ -47,22 +47,21 @@ class Design(Protocol[M_co]):
 
     @property
     def rtlil(self) -> str:
-        """Return the design for Yosys, with places in the source relative to the top of the
-        project.
-        """
+        """Return the design in RTLIL, with source files relative to the top of the project."""
         ...
 
     def library(self, verilog: str, optimise: str) -> Path:
-        """Build the simulator of the design's Verilog with faults; `optimise` is for the C++
-        compiler.
+        """Return a simulator, built from Verilog of the design with faults.
+
+        `optimise` is an option of the C++ compiler.
         """
         ...
 
     def simulator(self, library: Path | None, fault: int, memory: tuple[int, float]) -> M_co:
-        """Start the simulator with fault number `fault`, 0 for none.
+        """Return a running simulator with fault number `fault`, 0 for no fault.
 
-        `memory` has latency and stall probability of its memories. Without a library, the design
-        without mutants runs.
+        `memory` is the latency and the stall probability of the memories. Without a library, the
+        simulator is built from the design without mutants.
         """
         ...
 
@@ -96,7 +95,7 @@ class MachineDesign:
 
 @dataclass(frozen=True)
 class PodDesign:
-    """A design that is a pod with a shared memory, and the link units of its cores."""
+    """A design that is a pod with a shared memory; faults are in the units of pods and links."""
 
     config: Config
     cores: int
@@ -137,7 +136,7 @@ class PodDesign:
 
 
 def sources_shortened(rtlil: str) -> str:
-    """Return RTLIL with places in the source relative to the top of the project."""
+    """Return RTLIL with the names of source files relative to the top of the project."""
     return rtlil.replace(f"{SIM_DIRECTORY.parent}/", "")
 
 
@@ -156,10 +155,10 @@ MACHINE = MachineDesign(
         max_burst_beats=256,
     )
 )
-"""Machine with every unit and every instruction that does not belong to training.
+"""The machine for mutation tests, with all units and instructions but those for training.
 
 The array is small, and the memories have their largest sizes, so that every bit of an address or a
 length matters.
 """
 POD = PodDesign(preset("tiny-links"), 3, SharedMemory(word_bytes=16))
-"""Pod of cores with two sides, each with a neighbour of its own; it has every unit of a pod."""
+"""The pod for mutation tests, which has every unit of a pod. Each core has two other neighbours."""

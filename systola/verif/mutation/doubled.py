@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A module with two copies of the logic after a fault, one with the fault and one without."""
+"""A netlist with two copies of the logic after a fault, for proofs that a fault is harmless.
+
+One copy has the fault, and the other copy does not."""
 
 from __future__ import annotations
 
@@ -8,23 +10,23 @@ from collections.abc import Iterator
 from typing import Any
 
 Bit = int | str
-"""The number of a bit of a signal, or "0", "1", "x"."""
+"""A bit in Yosys' JSON: the number of a signal's bit, or a constant "0", "1" or "x"."""
 Cell = dict[str, Any]
 Module = dict[str, Any]
-"""Module in the form in which Yosys writes and reads JSON."""
+"""A module of a netlist, in the form in which Yosys writes and reads JSON."""
 
 _REGISTER = re.compile(r"\$s?dff")
 _OPAQUE = re.compile(r"\$(mem|mul|scopeinfo)|[^$]")
-"""Cells that are left out: their outputs are free, and equal in both copies."""
+"""Types of cells that a proof leaves out: their outputs are free, and equal in both copies."""
 
 
 def doubled(module: Module, select: str, distance: int) -> Module:
     """Return a flat module that compares `module` with and without a fault in its output `differs`.
 
     The input `select` of `module` plants the fault. `differs`, the only output, is 1 if the fault
-    changes a value that a register, an opaque cell or an output of the module gets. The registers'
-    contents are the same with and without the fault. Registers are free if more than `distance` - 1
-    other registers lie between them and `differs`.
+    changes a value that a register, an opaque cell or an output of the module gets. Both copies
+    share the contents of registers. A register's content is free if more than `distance` - 1 other
+    registers lie between it and `differs`.
     """
     (chosen,) = module["ports"][select]["bits"]
     cells: dict[str, Cell] = module["cells"]
@@ -65,7 +67,7 @@ def _is_gate(cell: Cell) -> bool:
 def _behind(
     cells: dict[str, Cell], chosen: Bit, fresh: Iterator[int]
 ) -> tuple[dict[Bit, Bit], list[str]]:
-    """Return the bits that may differ, each with its bit in the copy, and the cells to copy."""
+    """Return the bits that the fault may change, with their bits in the copy, and cells to copy."""
     readers: dict[Bit, list[str]] = {}
     for name, cell in cells.items():
         if _is_gate(cell):
@@ -87,7 +89,7 @@ def _behind(
 
 
 def _watched(module: Module) -> Iterator[Bit]:
-    """Yield inputs of registers and opaque cells, and outputs of the module, each once."""
+    """Yield the bits to compare, each once: inputs of registers and opaque cells, and outputs."""
     seen: dict[Bit, None] = {}
     for cell in module["cells"].values():
         if not _is_gate(cell):

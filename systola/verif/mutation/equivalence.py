@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs that mutants are harmless: that they never make a difference.
+"""Proofs that mutants are harmless, so that no test can find them.
 
 `dead` finds mutants that reach no output of the design at all (systola.verif.mutation.reach).
 `harmless` finds mutants without an effect at their place, with Yosys' SAT solver.
 
 A mutant makes a difference if in some cycle it changes a register, a memory, a multiplier or an
 output of the module. State and inputs are the same with and without the fault
-(systola.verif.mutation.doubled). This is refuted for the first cycles after power-up and, by
-induction, for any state that has enough predecessors. Outputs of memories and multipliers and
-inputs of the module are free, so a proof holds wherever the module is placed. If a proof fails, the
-module around it is tried, up to the whole design.
+(systola.verif.mutation.doubled). A proof refutes such a difference for the first cycles after
+power-up and, by induction, for any state that has enough predecessors. Outputs of memories and
+multipliers and inputs of the module are free, so a proof holds wherever the module is placed. If a
+proof fails, the module around it is tried, up to the whole design.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from systola.verif.mutation.mutants import READ, SELECT, Mutant, planting, run_s
 from systola.verif.mutation.reach import reaching
 
 DISTANCE = 3
-"""Number of registers, one after the other, through which a proof follows values back."""
+"""Number of successive registers through which a proof follows values back."""
 _MODULE = re.compile(r"^module \\(\S+)$")
 _CELL = re.compile(r"^  cell \\(\S+) ")
 _PROOF = """\
@@ -41,7 +41,7 @@ _PROVEN = "Induction step proven: SUCCESS!"
 
 
 def dead(design: Design[M], mutants: Sequence[Mutant], folder: Path) -> list[Mutant]:
-    """Return the mutants from which nothing leads to an output of the design.
+    """Return the mutants at places from which no path leads to an output of the design.
 
     `folder` is for temporary files.
     """
@@ -73,10 +73,10 @@ def harmless(
     jobs: int,
     tried: Callable[[Mutant, str], None],
 ) -> None:
-    """Call `tried` with each mutant, and with the module in which it makes no difference.
+    """Try to prove each mutant harmless, and report each result to `tried`.
 
-    The module is an empty text if no such module has been proven. `seconds` is the limit for one
-    proof. The files left in `folder` may be deleted.
+    `tried` gets the mutant and the module in which it makes no difference, or an empty text without
+    a proof. `seconds` is the limit for one proof. The files left in `folder` may be deleted.
     """
     around = _surroundings(design)
     folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def harmless(
 
 
 def _surroundings(design: Design[M]) -> dict[str, str]:
-    """Return for each module the module around it."""
+    """Return for the name of each module the name of the module that contains it."""
     around: dict[str, str] = {}
     module = ""
     for line in design.rtlil.splitlines():
@@ -108,7 +108,7 @@ def _surroundings(design: Design[M]) -> dict[str, str]:
 
 
 def _plant(design: Design[M], work: Sequence[tuple[Mutant, str]], folder: Path) -> None:
-    """Write each module with its mutant, flat, with a second copy of the logic after the fault."""
+    """Write a netlist for each proof: the flat module, with the logic after the fault copied."""
     script = [*READ.format(top=design.top).splitlines(), "design -save whole"]
     for mutant, module in work:
         script += [
@@ -129,7 +129,7 @@ def _plant(design: Design[M], work: Sequence[tuple[Mutant, str]], folder: Path) 
 def _proven(file: Path, seconds: int) -> bool:
     script = file.with_suffix(".ys")
     script.write_text(_PROOF.format(file=file.name, steps=DISTANCE + 1))
-    # The limit is one of processor time: a verdict does not depend on other running work.
+    # The limit is in processor time, so that a proof does not depend on other running work.
     limited = f'ulimit -t {seconds}; exec "$0" "$1"'
     done = subprocess.run(
         ["sh", "-c", limited, find_tool("yosys").path, script.name],

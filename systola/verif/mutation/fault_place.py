@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The place of a fault in the source.
+"""The place of a fault in the source, which finds the same fault in a unit alone.
 
-The same lines make the same cells in the machine and in a unit alone, under any names of Yosys.
+The same lines make the same cells in the machine and in a unit, under any names of Yosys.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _NUMBERED = re.compile(r"(?<=.)\$\d+$")
 class FaultPlace:
     """A place of a fault, independent of the names in a netlist.
 
-    `among` cells of its module have one type and the same sources. The fault is in cell `number` of
-    these, in the design's order. The port is `width` bits wide there. `unit` is the name of the
-    module in the module around it. `file` is the source of most of its cells: cells that Yosys has
-    made have no source.
+    `among` cells of the fault's module have type `kind` and the same `sources`. The fault is in
+    cell `number` of these cells, in the design's order, in a port of `width` bits. `unit` is the
+    module's name in the module around it. `file` is the source of most of its cells, as cells that
+    Yosys has made have no source.
     """
 
     unit: str
@@ -43,7 +43,7 @@ class FaultPlace:
 
     @classmethod
     def of(cls, mutant: Mutant, modules: Modules) -> FaultPlace:
-        """Return the place of a mutant in a machine with these modules."""
+        """Return the place of a mutant in the source, found with the machine's modules."""
         module = modules[mutant.module]
         cell = module["cells"][mutant.cell]
         kind, sources = _made_by(cell)
@@ -63,10 +63,9 @@ class FaultPlace:
         )
 
     def among_modules(self, modules: Modules) -> Mutant | None:
-        """Return the fault as a mutant of a design that has the place, None if there is no such
-        place.
+        """Return the fault as a mutant of another design, None if the design lacks its place.
 
-        It is in a module of the same name if there is one, else in the first suitable module.
+        A module with the same name comes first, else the first suitable module has the fault.
         """
         found: list[Mutant] = []
         for name, module in modules.items():
@@ -93,7 +92,10 @@ class FaultPlace:
 
 
 def source_file(module: Module) -> str:
-    """Return the file in hdl/ that most cells come from, such as "walker"; empty if none."""
+    """Return the file in hdl/ from which most cells of a module come, such as "walker".
+
+    A module without such cells has an empty name.
+    """
     files: Counter[str] = Counter()
     for cell in module["cells"].values():
         for source in _made_by(cell)[1].split("|"):
@@ -104,7 +106,7 @@ def source_file(module: Module) -> str:
 
 
 def _made_by(cell: Cell) -> tuple[str, str]:
-    """Return type and sources of a cell; for a module in a module, its name there."""
+    """Return type and source lines of a cell; a module in a module has its name as type."""
     kind = _NUMBERED.sub("", cell["type"].rpartition(".")[2])
     return kind, cell["attributes"].get("src", "")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of long transfers: long in beats, or from their first byte to their last."""
+"""Trials (runs for mutants) of transfers with many beats, or with a long way between rows."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from systola.verif.kit.images import (
 from systola.verif.mutation.trial import MEMORIES, Trial, program_trial
 
 BEATS = 1 << 18
-"""Beats of the longest transfers, reduced if the memories are too small."""
+"""Number of beats of the longest transfers, reduced if the memories are too small."""
 SPAN_BITS = range(14, 25)
-"""Bits of the number of bytes from the first row of a copy to its last."""
+"""Range of the number of bits in a copy's span: its bytes from the first row to the last."""
 SPANS = 4
-"""Number of copies of each size: half of them go into the buffer, half out of it. Half of all
-copies end a beat too far.
+"""Number of copies of each span. Half of them go into the buffer, half out of it. Half of all
+copies end a beat beyond the window.
 """
 SLOW = max(range(len(MEMORIES)), key=lambda number: MEMORIES[number][1])
-"""Number of the memory that stalls most."""
+"""Index in MEMORIES of the memory that stalls most."""
 _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (1, 5, 7))
 _BLOCKS = 9
-"""Blocks of the transfer with the most lines."""
+"""Number of blocks of the transfer with the most lines."""
 
 
 def length_trials(config: Config, seed: int) -> Iterator[Trial]:
@@ -44,12 +44,12 @@ def length_trials(config: Config, seed: int) -> Iterator[Trial]:
             ends = {Fault.HOST_WINDOW if number >= 2 else Fault.NONE}
             yield program_trial(config, f"span of {bits} bits {number}", image, 0, ends=ends)
     yield program_trial(config, "many lines", _many_lines(config, seed), 0)
-    # With stalls the array waits for weights as often as it gets some.
+    # In a memory with stalls, the array waits for weights half of the time.
     yield program_trial(config, "many tiles", _many_tiles(config, seed), SLOW)
 
 
 def _span(config: Config, rng: random.Random, bits: int, *, inwards: bool, beyond: bool) -> Image:
-    """Return a copy with a last row that ends with the window, or a beat beyond it."""
+    """Return a copy with a span of `bits` bits, up to the window's end or a beat beyond it."""
     rows = rng.randint(2, 5)
     bus = config.host_bus_bytes
     stride = rng.randrange(1 << bits - 1, 1 << bits) // rows & -bus
@@ -74,7 +74,7 @@ def _span(config: Config, rng: random.Random, bits: int, *, inwards: bool, beyon
 def _many_lines(config: Config, seed: int) -> Image:
     """Return a program that copies many lines into the buffer and out.
 
-    They go in block by block, with the last block cut, and out in one run.
+    The lines go in block by block, with the last block cut, and out in one run.
     """
     lines = min(BEATS * _BLOCKS // (_BLOCKS - 1), config.buffer_lines)
     rows = lines // _BLOCKS
@@ -101,7 +101,7 @@ def _many_lines(config: Config, seed: int) -> Image:
 
 
 def _many_tiles(config: Config, seed: int) -> Image:
-    """Return a program with one Read_Weights of BEATS beats, all tiles of which are used."""
+    """Return a program with one Read_Weights of BEATS beats; products use all of its tiles."""
     data = np.random.default_rng(seed)
     tiles = BEATS * config.weight_bus_bytes // config.tile_bytes
     most = min(4095, config.buffer_lines // 2, (_PARAMETERS - _DATA) // config.input_pitch)

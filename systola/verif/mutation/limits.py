@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of sizes, places and counts. Each of the bits of these numbers has to matter."""
+"""Trials (runs for mutants) in which each bit of sizes, addresses and counts matters."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ from systola.verif.mutation.places import TILE_BITS, Place, anywhere
 from systola.verif.mutation.trial import MEMORIES, Facts, Trial, program_trial
 
 LIMITS = 40
-"""Number of programs for each fault at a limit. Each program is one instruction."""
+"""Number of programs for each kind of fault at a limit. Each program is one instruction."""
 PRODUCTS_EACH = 60
-"""Number of programs for each product that is too large by one bit."""
+"""Number of programs for each fault of products with an operand that is one bit too large."""
 PACKINGS = 40
-"""Number of programs with packed channels that are too large by one bit."""
+"""Number of programs with packed channels of which one operand is one bit too large."""
 STOCK_BITS = 28
 """Largest number of address bits of a weight window in _stock_trials."""
 FAR_ENDS = 20
 """Number of programs that go beyond the end of each of the largest windows."""
 WEIGHT_ENDS = 48
-"""Number of weight windows that have as many tiles as a program reads, or one tile less."""
+"""Number of programs with a weight window that is just large enough, or lacks a tile."""
 LONGEST = (0x1555, 0x2AAA)
 """Numbers of rows in the longest programs; together the two numbers have all bits set."""
 COUNT_BITS = 12
-"""Number of bits of the counts that are slightly more than a power of two."""
+"""Number of bits of the counts in _count_trials, which are slightly more than a power of two."""
 STRIDE_BITS = BY_OPCODE[Opcode.READ_HOST_MEMORY].field("stride").width
 STRAIGHT = (0x1_5555, 0xAAAA)
-"""Instructions before the loops of the longest programs: in one of them each bit up to 16 is 1."""
+"""Numbers of instructions before a loop; each bit up to bit 16 is 1 in one of the numbers."""
 
 
 def size_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Yield programs that need the upper bits of addresses and counts."""
+    """Yield trials of programs that need the upper bits of addresses and counts."""
     yield from _far_trials(config, seed)
     yield from _weight_ends(config, seed)
     yield from _stride_trials(config, seed)
@@ -73,8 +73,8 @@ def size_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def single_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Yield programs that end just beyond a limit, and programs with illegal instructions."""
-    often = 3 * [Fault.BUFFER_RANGE]  # this fault has many kinds
+    """Yield trials of programs that go just beyond a limit, or have an illegal instruction."""
+    often = 3 * [Fault.BUFFER_RANGE]  # three more, as this fault has many kinds
     programs = [*lone_faults(config), *((fault, limit_program) for fault in often)]
     for number in range(LIMITS):
         for kind, (fault, program) in enumerate(programs):
@@ -106,13 +106,13 @@ def single_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _lone_trial(config: Config, name: str, word: bytes, ends: Container[Fault]) -> Trial:
-    """Make a trial of one instruction, without any data."""
+    """Return a trial of one instruction, without any data."""
     image = make_image([word, encode(Opcode.HALT)], host=np.zeros(HOST_PAGE_BYTES, np.uint8))
     return program_trial(config, name, image, 0, ends=ends)
 
 
 def _function_trials(config: Config) -> Iterator[Trial]:
-    """Yield every function with every combination of table and flags, legal or not."""
+    """Yield trials of every function with all combinations of table and flags, legal or not."""
     one = {"buffer": 0, "rows": 1, "parameter": 0}
     ends = {Fault.NONE, Fault.ILLEGAL_FIELD, Fault.UNAVAILABLE, Fault.TABLE_RANGE}
     others = {
@@ -128,9 +128,9 @@ def _function_trials(config: Config) -> Iterator[Trial]:
 
 
 def _overlap_trials(config: Config) -> Iterator[Trial]:
-    """Yield Vectors with an operand that overlaps the results in a single line.
+    """Yield trials of Vectors with an operand that overlaps the results in a single line.
 
-    There is a pair of them for each bit of the number of rows.
+    Each bit of the number of rows has a pair of Vectors.
     """
     rows = BY_OPCODE[Opcode.VECTOR].field("rows").width
     for bit in range(min(rows, exact_log2(config.buffer_lines) - 2)):
@@ -141,9 +141,9 @@ def _overlap_trials(config: Config) -> Iterator[Trial]:
 
 
 def _range_trials(config: Config) -> Iterator[Trial]:
-    """Yield regions that begin at the last line or row and end a power of two later.
+    """Yield trials with regions that begin at the last line or row and end a power of two later.
 
-    The number of rows may also be too large for an earlier check.
+    An earlier check may also find that the number of rows is too large.
     """
     ends = {Fault.BUFFER_RANGE, Fault.ACCUMULATOR_RANGE}
     last_line, last_row = config.buffer_lines - 1, config.accumulator_rows - 1
@@ -165,7 +165,7 @@ def _range_trials(config: Config) -> Iterator[Trial]:
 
 
 def _tail_trials(config: Config) -> Iterator[Trial]:
-    """Yield copies with tails that are longer than a line, up to twice its length."""
+    """Yield trials of copies with tails that are too long, by up to the length of a line."""
     copies = {
         Opcode.READ_HOST_MEMORY: config.rows,
         Opcode.WRITE_HOST_MEMORY: config.cols,
@@ -179,7 +179,7 @@ def _tail_trials(config: Config) -> Iterator[Trial]:
 
 
 def _far_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Yield windows of the largest size at any address, with accesses at their end."""
+    """Yield trials with windows of the largest size at any address, with accesses at their end."""
     high = 1 << config.address_bits
     for number, pattern in enumerate((0, 0xFF_5A5A_5A5A, 0xFF_A5A5_A5A5, 0xFF_FFFF_FFFF)):
         image = random_program(config, f"{seed} far {number}")
@@ -203,7 +203,7 @@ def _far_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _long_loops() -> Iterator[Trial]:
-    """Yield loops in which each bit of the count decides that the loop goes on."""
+    """Yield trials of loops in which each bit of the count decides that the loop goes on."""
     host = np.zeros(HOST_PAGE_BYTES, np.uint8)
     for bit in range(7, 32):
         words = [
@@ -222,7 +222,7 @@ def _long_loops() -> Iterator[Trial]:
 
 
 def _weight_ends(config: Config, seed: int) -> Iterator[Trial]:
-    """Yield weight windows that are large enough, and others that lack a tile."""
+    """Yield trials with weight windows that are just large enough, or lack a tile."""
     rng = random.Random(f"{seed} weight ends")
     host = np.zeros(HOST_PAGE_BYTES, np.uint8)
     weights = np.zeros(config.tile_bytes, np.uint8)
@@ -238,7 +238,7 @@ def _weight_ends(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _stride_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Yield reads and writes of two rows, for every bit of the distance between the rows."""
+    """Yield trials of copies of two rows, for every bit of the distance between the rows."""
     rng = random.Random(f"{seed} strides")
     lines = 2 * STRIDE_BITS
     host = np.zeros(1 << STRIDE_BITS + 1, np.uint8)
@@ -265,7 +265,7 @@ def _stride_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _count_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Yield counts that differ from one, and from two, by a single bit."""
+    """Yield trials with counts that differ from one, or from two, by a single bit."""
     for bit in range(1, COUNT_BITS):
         for more in (1, 2):
             count = (1 << bit) + more
@@ -274,10 +274,10 @@ def _count_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _straight_program(count: int) -> Image:
-    """Return a program for the upper bits of instruction numbers and of the number of tags.
+    """Return a program that needs the upper bits of instruction numbers and of the tag count.
 
-    After `count` instructions it has a loop. It has no Halt, so that the machine reports the number
-    of the last instruction.
+    The program has a loop after `count` instructions. It has no Halt, so that the machine reports
+    the number of the last instruction.
     """
     body = [encode(Opcode.NOP)] * 127
     words = [
@@ -292,7 +292,7 @@ def _straight_program(count: int) -> Image:
 
 
 def _stock_trials(config: Config) -> Iterator[Trial]:
-    """Yield programs in which every bit of the number of pending weight tiles matters.
+    """Yield trials in which every bit of the number of pending weight tiles matters.
 
     In the first kind, a Convolve takes more tiles than all Read_Weights together have fetched. In
     the second kind, too many Read_Weights follow the first Read_Weights, which must not be
@@ -300,12 +300,12 @@ def _stock_trials(config: Config) -> Iterator[Trial]:
     """
     host = np.zeros(HOST_PAGE_BYTES, np.uint8)
     bits = min(TILE_BITS, STOCK_BITS - exact_log2(config.tile_bytes))
-    weights = np.zeros(config.tile_bytes << bits, np.uint8)  # programs touch few of them
+    weights = np.zeros(config.tile_bytes << bits, np.uint8)  # programs read few of these tiles
     taken = [
         encode(Opcode.SET_CONFIG_WINDOW, **{**PIXEL, "kernel_height": 255, "kernel_width": 255}),
         encode(
             Opcode.CONVOLVE,
-            # n_tiles fits the accumulators, or else ACCUMULATOR_RANGE would be raised first.
+            # With a larger n_tiles, ACCUMULATOR_RANGE would be raised first.
             **{"buffer": 0, "accumulator": 0, "plane": 0, "k_tiles": 4095},
             n_tiles=min(4095, config.accumulator_rows),
         ),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mutants of a design, and one simulator that holds all of them."""
+"""The mutants of a design (copies with one fault each), and a simulator that holds all of them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from systola.synth.tools import find_tool, run_tool
 from systola.verif.mutation.design import Design, M
 
 SELECT = "planted_fault"
-"""The input that chooses a mutant; the harness of the simulator drives it."""
+"""Name of the input that selects a mutant; the harness of the simulator drives it."""
 _LEFT_OUT = re.compile(r"(?:\w+_)?clk|CLK|EN")
-"""Ports without mutants: clocks, and bits of memories' write enables, which are all equal."""
+"""Pattern of ports without mutants: clocks, and write enables of memories (all bits are equal)."""
 _SPARE = 0.1
 """Share of mutants requested beyond the wanted number, since some are left out."""
 _MACRO = "sram_1r1w.v"
@@ -27,20 +27,20 @@ hierarchy -top {{top}}
 proc
 opt_clean
 """
-"""Beginning of a script.
+"""Beginning of a script of Yosys, which reads the design.
 
-For memories that are macros Yosys reads only the ports. Without them it takes all ports of an
-unknown module for outputs, and would cut off an input on which it plants a fault.
+For memories that are macros, Yosys reads only the ports. Without them it would take all ports of an
+unknown module for outputs, and cut off an input on which it plants a fault.
 """
 WRITE = (
-    "delete */t:$meminit_v2",  # as in hdl/verilog.py: memories begin without contents
+    "delete */t:$meminit_v2",  # memories begin without contents, as in hdl/verilog.py
     "opt_clean",
     "splitnets -driver",
     "opt_clean",
     "setattr -unset src */* A:*",
     "write_verilog -noattr design.v",
 )
-"""End of a script that writes Verilog, design.v."""
+"""End of a script of Yosys, which writes the design as Verilog, design.v."""
 _FIELD = re.compile(r"-(\w+) (\S+)")
 _SOURCE = re.compile(r"(?:.*/)?(hdl/[\w/]+\.py:\d+)")
 
@@ -49,8 +49,8 @@ _SOURCE = re.compile(r"(?:.*/)?(hdl/[\w/]+\.py:\d+)")
 class Mutant:
     """A single fault: number `number` of a list; 0 is the design without a fault.
 
-    `mode` is the change of bit `bit` of a port of a cell: "inv", "const0", "const1", or "cnot0",
-    "cnot1": inverted while bit `control` of the same port is 0, 1.
+    `mode` is the change of bit `bit` of a port of a cell. "inv" inverts it, "const0" and "const1"
+    fix it. "cnot0" and "cnot1" invert it while bit `control` of the same port is 0 or 1.
     """
 
     number: int
@@ -61,13 +61,13 @@ class Mutant:
     bit: int
     control: int
     signal: str
-    """Name and bit in the source; empty if the cell has no name there."""
+    """Name and bit of the faulty signal in the source; empty if it has no name there."""
     sources: tuple[str, ...]
-    """Places in hdl/, such as "hdl/control/fetch.py:71"."""
+    """Source lines of the faulty cell in hdl/, such as "hdl/control/fetch.py:71"."""
 
     @property
     def unit(self) -> str:
-        """Return the path of the module in the design, such as "core.matrix_unit.feeder"."""
+        """Return the path of the faulty module in the design, such as "core.matrix_unit.feeder"."""
         return re.sub(r"\$\d+", "", self.module).removeprefix("tpu").lstrip(".") or "tpu"
 
     @property
@@ -79,7 +79,7 @@ class Mutant:
 
     @property
     def text(self) -> str:
-        """Return the fault in a line."""
+        """Return a line of text that describes the fault."""
         name = self.signal or f"{self.cell}.{self.port}[{self.bit}]"
         control = f" by bit {self.control}" if self.mode.startswith("cnot") else ""
         return f"{self.unit}: {name} {self.mode}{control} ({', '.join(self.sources)})"
@@ -130,7 +130,7 @@ def _sources(line: str) -> list[str]:
 
 
 def run_script(rtlil: str, script: str, folder: Path, what: str) -> None:
-    """Run a script of Yosys, which begins with READ, on a design in a folder."""
+    """Run a script of Yosys on a design, in a folder; the script begins with READ."""
     (folder / "design.il").write_text(rtlil)
     (folder / _MACRO).write_text(_macro())
     (folder / "script.ys").write_text(script)
@@ -138,7 +138,7 @@ def run_script(rtlil: str, script: str, folder: Path, what: str) -> None:
 
 
 def planting(top: str, mutants: Sequence[Mutant]) -> list[str]:
-    """Return the lines of a script that read the design and plant all mutants.
+    """Return the lines of a Yosys script that read the design and plant all mutants.
 
     `top` is the top module. The input SELECT of each module with mutants is the number of the
     mutant that is active.
@@ -149,7 +149,7 @@ def planting(top: str, mutants: Sequence[Mutant]) -> list[str]:
 
 
 def mutated_verilog(design: Design[M], mutants: Sequence[Mutant]) -> str:
-    """Return the design with the input SELECT, which selects a mutant by its number."""
+    """Return Verilog of the design with all mutants, and an input SELECT for a mutant's number."""
     yosys = find_tool("yosys")
     script = "\n".join((*planting(design.top, mutants), *WRITE, ""))
 
@@ -164,10 +164,10 @@ def mutated_verilog(design: Design[M], mutants: Sequence[Mutant]) -> str:
 
 
 def _macro() -> str:
-    """Return the model of memories that are macros."""
+    """Return the Verilog model of the memories that are macros."""
     return files("systola.hdl.memories").joinpath(_MACRO).read_text()
 
 
 def mutated_library(design: Design[M], mutants: Sequence[Mutant], *, optimise: str = "-O1") -> Path:
-    """Build the simulator of all mutants; `optimise` is for the C++ compiler."""
+    """Return a simulator with all mutants; `optimise` is an option of the C++ compiler."""
     return design.library(mutated_verilog(design, mutants), optimise)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other places for a program and its data: on the buses, in its windows, and on the chip."""
+"""Functions that move a program and its data to other addresses, so that more bits matter.
+
+The addresses are on the buses, in the windows, or in the memories on the chip."""
 
 from __future__ import annotations
 
@@ -18,19 +20,19 @@ _MEMORIES = {
     "accumulator": "accumulator_rows",
     "parameter": "parameter_entries",
 }
-"""Member of Config with the size of the memory, for each operand that is an address on the chip."""
+"""For each operand that is an address on the chip, the member of Config with the memory's size."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A place of the windows on the bus, with the bytes of each window before an image."""
+    """The addresses of both windows on the bus, and the bytes of each window before an image."""
 
     bases: tuple[int, int]
     skipped: tuple[int, int]
 
 
 def anywhere(config: Config, image: Image, seed: str) -> Place:
-    """Return a random place for the windows, with the largest possible space before the image."""
+    """Return a random place for an image's windows; any space that fits may be before the image."""
     rng = random.Random(seed)
     pages = ((1 << 32) - image.host.size) // HOST_PAGE_BYTES
     high = 1 << config.address_bits
@@ -44,14 +46,14 @@ def anywhere(config: Config, image: Image, seed: str) -> Place:
 
 
 def skipped_by(config: Config, cause: Fault, place: Place) -> int:
-    """Return the difference in the address of a fault with this cause at a place."""
+    """Return the difference that moved windows make to the address of a fault of this cause."""
     if cause in (Fault.HOST_WINDOW, Fault.FETCH_WINDOW):
         return place.skipped[0]
     return place.skipped[1] // config.tile_bytes if cause == Fault.WEIGHT_WINDOW else 0
 
 
 def moved_to(config: Config, image: Image, place: Place) -> Image:
-    """Return the program with offsets in larger windows."""
+    """Return an image with its offsets moved for larger windows."""
     words: list[bytes] = []
     for start in range(0, len(image.program), INSTRUCTION_BYTES):
         entry, operands = decode(image.program[start : start + INSTRUCTION_BYTES])
@@ -67,7 +69,7 @@ def moved_to(config: Config, image: Image, place: Place) -> Image:
 
 
 def elsewhere(config: Config, image: Image, seed: str, size: int) -> Image:
-    """Return the same program at random places of the memories on the chip.
+    """Return the image of a program moved to random addresses in the memories on the chip.
 
     The program uses the first `size` lines, rows and entries, and has no index registers.
     """

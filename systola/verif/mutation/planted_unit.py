@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A unit with a planted fault, for the unit's own tests.
+"""Functions that plant a fault in a unit, for a run of the unit's own tests.
 
-PLANTED_FAULT in the environment has the place of the fault in JSON. With "none" the unit goes the
-same way to Verilog without a fault.
+The variable PLANTED_FAULT of the environment has the place of the fault in JSON. With "none" the
+unit becomes Verilog in the same way, without a fault.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ NO_SUCH_PLACE = "the unit as this test makes it has no such place"
 
 
 def asked_for(place: FaultPlace | None) -> dict[str, str]:
-    """Return the environment in which tests get units with this fault."""
+    """Return the environment variable with which the units of tests have this fault."""
     return {_VARIABLE: json.dumps(asdict(place)) if place else _NONE}
 
 
 def is_asked_for() -> bool:
-    """Return whether the tests of units are to get a fault."""
+    """Return whether the environment requests a fault in the tested units."""
     return _VARIABLE in os.environ
 
 
 def planted_verilog(rtlil: str, top: str) -> str | None:
     """Return Verilog of a design with the fault that the environment requests.
 
-    Returns None if the design does not have its place.
+    Returns None if the design does not have the place of the fault.
     """
     chosen = os.environ[_VARIABLE]
     read = READ.format(top=top)
@@ -57,7 +57,7 @@ def planted_verilog(rtlil: str, top: str) -> str | None:
 
 
 def modules_of(rtlil: str, top: str, folder: Path) -> Modules:
-    """Return the modules in which faults are planted; `folder` is for temporary files."""
+    """Return the modules of a design, read by Yosys; `folder` is for temporary files."""
     script = READ.format(top=top) + "write_json design.json\n"
     run_script(rtlil, script, folder, f"reading '{top}'")
     return json.loads((folder / "design.json").read_text())["modules"]

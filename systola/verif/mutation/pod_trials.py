@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The quick regression that a mutant of a pod has to survive.
 
-Its programs are random, some damaged, some abandoned. Short programs have an end for each core.
-Other trials have instructions over many lines and rows next to transfers, errors of the memory, and
+Its programs are random, some damaged, some abandoned. Short programs test the end of each core.
+Other trials have instructions over many lines and rows next to transfers, bus errors, and
 registers.
 """
 
@@ -40,17 +40,17 @@ from systola.verif.mutation.places import elsewhere
 from systola.verif.mutation.trial import MEMORIES, Facts, TrialOn
 
 TIMEOUT = 5_000
-"""Cycles without a beat: more than any program here takes on any of the memories."""
+"""Value of BUS_TIMEOUT in cycles, more than any program needs on any of the memories."""
 STEPS = (3, 10, 25)
-"""Steps of a program, for each core."""
+"""Numbers of steps of a random program, for each core."""
 LOST = 24
-"""Programs that are abandoned at any time."""
+"""Number of programs that are abandoned at any time."""
 TOGETHER = 8
-"""Programs on the same memories in a row."""
+"""Number of successive programs that run with the same memories."""
 TURNS = 20
-"""Turns of the sums, which double with each turn."""
+"""Number of times that sums go around the ring; each time they double."""
 SOON = 200
-"""Cycles from a program's start to a wait, and from the wait's end to the program's end."""
+"""Largest number of cycles of a program besides its wait for a neighbour."""
 
 PodTrial = TrialOn[PodSimulator]
 
@@ -91,7 +91,7 @@ def _random_trials(design: PodDesign, seed: int, programs: int) -> Iterator[PodT
 
 
 def _abandoned_trials(design: PodDesign, seed: int) -> Iterator[PodTrial]:
-    """Yield programs ended by SOFT_RESET at any time, each followed by other programs."""
+    """Yield trials of programs ended by SOFT_RESET at any time, each followed by others."""
     for number in range(LOST):
         rng = random.Random(f"{seed} abandoned {number}")
         lost = random_pod(rng, design.config, design.cores, 20).images()
@@ -109,9 +109,9 @@ def _golden_trial(
     lost: Sequence[Image] = (),
     after: int = 0,
 ) -> PodTrial:
-    """Make a trial of programs with memories anywhere, compared with the golden pod.
+    """Return a trial of programs with windows at random addresses, compared with the golden pod.
 
-    Before them, the programs in `lost` are started and abandoned after `after` cycles.
+    Before them, the programs in `lost` are started, and abandoned after `after` cycles.
     """
     rng = random.Random(name)
     pages = (1 << design.config.address_bits) // HOST_PAGE_BYTES
@@ -140,7 +140,7 @@ def _end_trial(config: Config, name: str, end: End) -> PodTrial:
 
 
 def _far_trials(design: PodDesign) -> Iterator[PodTrial]:
-    """Yield many lines and sums from and to places with each bit of their addresses."""
+    """Yield trials that send lines and sums from and to places with each address bit set."""
     config = design.config
     lines, rows = config.buffer_lines, config.accumulator_rows
     line, short = _line(config), 8
@@ -169,7 +169,7 @@ def _far_trials(design: PodDesign) -> Iterator[PodTrial]:
 
 
 def _images(design: PodDesign, text: str, seed: int) -> list[Image]:
-    """Return one program for all cores, each with memories of its own."""
+    """Return images of one program for all cores, each with random data of its own."""
     rng = np.random.default_rng(seed)
     words = [assemble(text), encode(Opcode.HALT)]
     return [
@@ -184,12 +184,12 @@ def _images(design: PodDesign, text: str, seed: int) -> list[Image]:
 
 
 def _line(config: Config) -> str:
-    """Return the operands of a copy of whole lines."""
+    """Return the text of the operands of a copy of whole lines."""
     return f"stride={config.cols}, blocks=1, tail={config.cols}"
 
 
 def _sums_trial(design: PodDesign, seed: int) -> PodTrial:
-    """Make a trial of sums that go around and grow until all of their bits matter."""
+    """Return a trial of sums that go around the ring and grow until all of their bits matter."""
     line, rows = _line(design.config), 8
     text = [
         f"read_host_memory host=4096, buffer=0, rows={rows}, {line}",
@@ -210,9 +210,9 @@ def _sums_trial(design: PodDesign, seed: int) -> PodTrial:
 
 
 def _time_out_trial(design: PodDesign) -> PodTrial:
-    """Make a trial of cores that wait in vain for a neighbour, until BUS_TIMEOUT ends the wait.
+    """Return a trial of cores that wait in vain for a neighbour, until BUS_TIMEOUT ends the wait.
 
-    The register is set to each of its powers of two from 2^8 to 2^17.
+    The register BUS_TIMEOUT is set to each power of two from 2^8 to 2^17 cycles.
     """
     text = "receive side=left, buffer=0, rows=1"
     reached = int(LinkPart.RECEIVE_LEFT)
@@ -232,7 +232,7 @@ def _time_out_trial(design: PodDesign) -> PodTrial:
 
 
 def _error_trial(design: PodDesign) -> PodTrial:
-    """Make a trial in which a memory error in the window of each core stops all cores."""
+    """Return a trial in which a bus error on a read of one core stops all cores, for each core."""
     text = "read_host_memory host=512, buffer=0, rows=1, stride=16, blocks=1, tail=4\nbarrier"
 
     def run(pod: PodSimulator, limit: int) -> Facts:
@@ -249,7 +249,7 @@ def _error_trial(design: PodDesign) -> PodTrial:
 
 
 def _register_trial(design: PodDesign) -> PodTrial:
-    """Make a trial of constants, and of the writable registers on each page."""
+    """Return a trial of the pod's constant registers, and the writable registers on each page."""
     constants = {
         PodRegister.ID: POD_IDENTITY,
         PodRegister.VERSION: VERSION,

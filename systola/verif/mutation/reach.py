@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bits of a flat module that can reach its outputs, in any number of cycles.
+"""The search for bits of a flat module that can reach its outputs, in any number of cycles.
 
-A command carries fields along after their last use, and often only the sign of a difference is
-used. A fault in such an unused bit is harmless.
+Some bits are unused: a command carries fields along after their last use, and often only the sign
+of a difference is used. A fault in an unused bit is harmless.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from collections.abc import Iterable, Iterator
 from systola.verif.mutation.doubled import Bit, Cell, Module
 
 _BITWISE = re.compile(r"\$(not|pos|and|or|xor|xnor|mux|pmux|a?s?dffe?|sdffce|aldffe?)")
-"""Cells: a bit of the result depends on the same bit of these ports, and on all other ports."""
+"""Types of bitwise cells. A bit of their result depends on the same bit of the ports in _SIDES, and
+on all bits of other ports."""
 _SIDES = ("A", "B", "D", "AD")
 _UPWARDS = re.compile(r"\$(add|sub|neg|mul)")
-"""Cells: a bit of the result depends on the same bits and lower bits."""
+"""Types of arithmetic cells. A bit of their result depends on the inputs' same and lower bits."""
 _READ, _WRITE = "$memrd_v2", "$memwr_v2"
 _MACRO = "sram_1r1w"
 
 
 def reaching(module: Module) -> set[Bit]:
-    """Return the bits that may reach an output; `module` has the form of Yosys' JSON.
+    """Return the bits of a module, in the form of Yosys' JSON, that may reach an output.
 
-    Bits outside the set make no difference.
+    A change of any other bit makes no difference.
     """
     cells: dict[str, Cell] = module["cells"]
     drivers: dict[Bit, tuple[Cell, str, int]] = {}
@@ -58,7 +59,7 @@ def reaching(module: Module) -> set[Bit]:
 
 
 def _before(cell: Cell, i: int) -> Iterator[Bit]:
-    """Return the bits that bit i of the result of a cell depends on."""
+    """Return the bits on which bit `i` of the result of a cell depends."""
     kind: str = cell["type"]
     if kind == _MACRO:
         return _column(cell, ("write_data",), i)
@@ -76,7 +77,7 @@ def _inputs(cell: Cell) -> Iterator[tuple[str, list[Bit]]]:
 
 
 def _column(cell: Cell, ports: Iterable[str], i: int, width: int = 0) -> Iterator[Bit]:
-    """Yield bit i of some inputs, in each word of `width` bits, and all bits of other inputs."""
+    """Yield bit `i` of inputs `ports`, in each word of `width` bits, and all of other inputs."""
     for port, bits in _inputs(cell):
         if port in ports:
             yield from bits[i :: width or len(bits)] if i < len(bits) else bits[-1:]

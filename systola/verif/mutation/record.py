@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of each mutant, kept on disk, and the figures and the page made from it."""
+"""The record of the verdicts on mutants, kept on disk, with figures and a page made from it."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Record:
     mutants: Sequence[Mutant]
     verdicts: dict[int, Verdict] = field(default_factory=dict[int, Verdict])
     trials: dict[int, int] = field(default_factory=dict[int, int])
-    """Number of trials that each survivor has survived."""
+    """Number of trials that each surviving mutant has survived, by its number."""
     proofs: dict[int, str] = field(default_factory=dict[int, str])
-    """Module inside which a mutant is harmless; empty if no proof was found."""
+    """Module inside which a mutant is harmless, by the mutant's number; empty without a proof."""
     tested: dict[int, str] = field(default_factory=dict[int, str])
-    """Key of the units' tests that a mutant has survived."""
+    """Key of the units' tests that a mutant has survived, by the mutant's number."""
 
     @classmethod
     def of(cls, folder: Path, mutants: Sequence[Mutant], key: str) -> Record:
-        """Return the record of these mutants of the machine with this key, with old verdicts."""
+        """Return the record for these mutants, with older verdicts stored under the same key."""
         record = cls(folder / f"{key}.jsonl", mutants)
         if record.path.exists():
             for line in record.path.read_text().splitlines():
@@ -54,7 +54,7 @@ class Record:
         return record
 
     def open(self, number: int, trials: int) -> bool:
-        """Return whether these trials may change the verdict on a mutant."""
+        """Return whether a run of `trials` trials may change the verdict on a mutant."""
         known = self.verdicts.get(number)
         if known is None:
             return not self.proof(number)
@@ -117,13 +117,13 @@ class Record:
         return found / max(1, found + counts["survived"])
 
     def summary(self) -> str:
-        """Return the figures in a line."""
+        """Return a line of text with the number of mutants in each state, and the share found."""
         counts = self.counts()
         numbers = ", ".join(f"{count} {what}" for what, count in counts.items())
         return f"{len(self.mutants)} mutants: {numbers}; {100 * self.score():.1f} % found"
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures, and the state of each mutant."""
+        """Return a dictionary of the figures, and of the state of each mutant."""
         return {
             "mutants": len(self.mutants),
             **self.counts(),
@@ -141,7 +141,7 @@ class Record:
         }
 
     def page(self, seed: int) -> str:
-        """Return the figures as a page, with the survivors."""
+        """Return a page of text with the figures and the surviving mutants."""
         lines = ["# Mutants", "", f"SEED={seed}. {self.summary()}.", "", "| | mutants | |"]
         lines.append("| --- | --- | --- |")
         lines += [f"| {what} | {n} | {WHAT[what]} |" for what, n in self.counts().items()]

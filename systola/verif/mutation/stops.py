@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of disturbances while a program runs: errors, silence, resets, writes."""
+"""Trials (runs for mutants) of disturbances during a program: errors, silence, resets, writes."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from systola.verif.regress.check import Pair
 from systola.verif.regress.disturbances import DISTURBANCES
 
 LATE = (0x3F0, 0x555)
-"""Numbers of instructions before a failing instruction. Together they have a 1 in many bits of
-FAULT_PC.
+"""Numbers of instructions before a failing instruction. Together the numbers have a 1 in many bits
+of the register FAULT_PC.
 """
 DISTURBED = 24
-"""Programs with a disturbance."""
+"""Number of programs in which a disturbance comes while they run."""
 
 
 def stop_trials(config: Config, seed: int) -> Iterator[Trial]:
@@ -51,15 +51,18 @@ def stop_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 class _Unfilled(Pair):
-    """A pair for programs that define everything that they read, so it fills no memory."""
+    """A pair of machine and golden model for programs that read only memory that they have written.
+
+    Unlike other pairs, it need not fill the memories first.
+    """
 
     def fill(self) -> str | None:
-        """Return that nothing is wrong."""
+        """Fill no memory, and return None: no problem was found."""
         return None
 
 
 def _disturbed_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Yield programs with disturbances, each kind in turn."""
+    """Yield trials of programs with a disturbance, of each kind in turn."""
     kinds = list(DISTURBANCES.items())
     for number in range(DISTURBED):
         kind, disturb = kinds[number % len(kinds)]
@@ -77,14 +80,14 @@ def _disturbed_trials(config: Config, seed: int) -> Iterator[Trial]:
             assert problem is None, problem
             return (pair.totals.cycles,)
 
-        # The last memories may take longer than a time-out of `silence`.
+        # The last of MEMORIES is left out: its latency may exceed the time-out of `silence`.
         yield Trial(f"{kind} {number}", MEMORIES[number // 2 % (len(MEMORIES) - 1)], run)
         again = random_program(config, f"{seed} after {kind} {number}")
         yield program_trial(config, f"after {kind} {number}", again, number // 2)
 
 
 def _long_time_outs() -> Trial:
-    """Make a trial in which every bit of BUS_TIMEOUT keeps the machine waiting."""
+    """Return a trial in which each single bit of BUS_TIMEOUT keeps the machine waiting."""
     image = make_image([encode(Opcode.HALT)], host=np.zeros(HOST_PAGE_BYTES, np.uint8))
 
     def run(machine: Simulator, limit: int) -> Facts:
@@ -104,7 +107,7 @@ def _long_time_outs() -> Trial:
 
 
 def _bus_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Yield bus errors, each followed by a program that must run, and abandoned programs."""
+    """Yield trials of bus errors and abandoned programs; a program that must run follows each."""
     image = busy_program(config, seed)
     after = [random_program(config, f"{seed} after {number}") for number in range(3)]
 
@@ -126,7 +129,7 @@ def _bus_trials(config: Config, seed: int) -> Iterator[Trial]:
 
     for number, error in enumerate((*BUS_ERRORS, *errors_at_the_end(config))):
         for soft in (False, True):
-            # With each memory the failing transfer ends at another time before its tag may enter.
+            # The memory determines how long before its tag a failing transfer ends.
             for memory in range(len(MEMORIES)):
                 yield error_trial(image, error, MEMORIES[memory], soft=soft)
             yield follower("a bus error", number)
@@ -160,7 +163,7 @@ def _stopped(
     *,
     bus_timeout: int = 0,
 ) -> Callable[[Simulator, int], Facts]:
-    """Return a function that runs a program which `cause` stops, and the host's next action."""
+    """Return a function that runs a program which `cause` stops, and then calls `then`."""
 
     def run(machine: Simulator, limit: int) -> Facts:
         result = machine.run(image, limit=limit, bus_timeout=bus_timeout, **cause.memories)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small campaign with mutants that must be found, a harmless mutant, and no fault."""
+"""Tests of mutation testing by a small campaign: mutants to find, harmless mutants, no fault."""
 
 import pytest
 
@@ -21,7 +21,7 @@ CONFIG = Config(
     rows=2,
     cols=2,
     columns_per_stage=1,
-    buffer_lines=1 << 15,  # in macros
+    buffer_lines=1 << 15,  # large enough for macros
     accumulator_rows=64,
     parameter_entries=16,
     tables=1,
@@ -44,13 +44,13 @@ FOUND = [
     *((_TOP, "core", "program", 8, "inv"), (_TOP, "core", "halted", 0, "const0")),
     *((_TOP, "core", "interrupt", 0, "const0"), (_TOP, "core", "tag", 3, "inv")),
 ]
-"""Module, cell, port, bit and mode of faults that no regression may miss."""
+"""Faults that no regression may miss: module, cell, port, bit and mode."""
 HARMLESS = [(_TOP, "registers", "bus__awaddr", 0, "inv"), (_TOP, "core", "bus__bid", 0, "inv")]
-"""Harmless faults: registers are whole words, and all writes have the same ID."""
+"""Harmless faults: an address bit below a register's word, and an ID that all writes share."""
 OTHERS = 8
 PROGRAMS = 12
 SEED = 1
-"""Seed that fixes faults and programs, on which the number of found faults depends.
+"""Seed of the faults and programs. The number of found faults depends on it.
 
 `make mutate` takes another seed each time.
 """
@@ -75,7 +75,10 @@ def mutants():
 
 @pytest.fixture(scope="module")
 def course(mutants):
-    """Return a Course with the trials that find FOUND; all trials take a quarter of an hour."""
+    """Return a Course with the trials that find the faults FOUND, and no other trials.
+
+    All trials of the quick regression would take a quarter of an hour.
+    """
     library = mutated_library(MACHINE, mutants, optimise="-O0")
     trials = [
         *random_trials(CONFIG, SEED, PROGRAMS),
@@ -86,9 +89,9 @@ def course(mutants):
 
 
 @pytest.mark.thorough
-@pytest.mark.exhaustive  # its simulator, with all mutants, has no other user
+@pytest.mark.exhaustive  # no other test needs the simulator with all mutants
 def test_verdicts(course, mutants, tmp_path):
-    """Find the faults that must be found, but not the machine without a fault and the harmless."""
+    """Check that trials find all faults of FOUND, no harmless fault and none in a good machine."""
     record = Record.of(tmp_path, mutants, "small")
     for verdict in course.judge_all([0, *(mutant.number for mutant in mutants)], 1):
         if verdict.number == 0:
@@ -111,7 +114,7 @@ def test_a_wrong_result_is_told(course):
 
 @pytest.mark.thorough
 def test_proofs(mutants, tmp_path):
-    """Prove only the harmless one of two mutants with known verdicts."""
+    """Check that only the harmless mutant of two known mutants is proven harmless."""
     tried = {}
     chosen = [mutants[0], mutants[len(FOUND)]]
     harmless(
@@ -127,13 +130,17 @@ def test_proofs(mutants, tmp_path):
 
 @pytest.mark.thorough
 def test_dead(mutants, tmp_path):
-    """Check that, of known mutants, only mutants of a bit without a reader are found to be dead."""
+    """Check that, of known mutants, only mutants of a bit without a reader are found dead."""
     known = mutants[: len(FOUND) + len(HARMLESS)]
     assert dead(MACHINE, known, tmp_path) == known[len(FOUND) :]
 
 
 def test_reaching():
-    """Use the upper half of a sum, one bit of a register and a memory, and all bits of a choice."""
+    """Check the bits that reach an output, by a module with an adder, a choice, and a memory.
+
+    The module uses the upper half of a sum, one bit of a register and of a memory, and all bits of
+    a choice.
+    """
     adder = {"A": "input", "B": "input", "Y": "output"}
     chooser = {"A": "input", "B": "input", "S": "input", "Y": "output"}
     register = {"CLK": "input", "D": "input", "Q": "output"}
@@ -159,7 +166,7 @@ def test_reaching():
 
 
 def test_doubled():
-    """Double a register after two gates with the fault in the first gate."""
+    """Check the doubled netlist of two gates and a register, with the fault in the first gate."""
     gate = {"A": "input", "B": "input", "Y": "output"}
     register = {"CLK": "input", "D": "input", "Q": "output"}
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trials of mutants on a machine, or a pod, without a fault: all pass, and take the same cycles
-again."""
+"""Tests that a machine or a pod without a fault survives all trials, twice in the same cycles."""
 
 import pytest
 

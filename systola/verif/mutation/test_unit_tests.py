@@ -47,13 +47,13 @@ def design(**modules):
 
 
 def place(**cells):
-    """Return the place of the second of two adders."""
+    """Return the place of a fault in the second of two adders."""
     whole = {"tpu.core$3.adder": {"cells": {"$1": cell("$add"), "$2": cell("$add"), **cells}}}
     return FaultPlace.of(mutant("tpu.core$3.adder", "$2"), whole)
 
 
 def test_the_same_cell_of_as_many():
-    """Find the same cell although other cells come in between and names differ."""
+    """Check that a fault's place finds the same cell of a unit among other cells, and renamed."""
     found = place(other=cell("$sub"), elsewhere=cell("$add", source="hdl/adder.py:8"))
     unit = design(unit={"$7": cell("$sub"), "$8": cell("$add"), "$9": cell("$add")})
     assert found.among_modules(unit) == mutant("unit", "$9", sources=(SOURCE,))
@@ -73,7 +73,7 @@ def test_another_unit_has_no_such_place(cells):
 
 
 def test_cells_without_a_source_are_those_of_the_same_file():
-    """Match cells without a source by their file: another module may have as many cells."""
+    """Check that cells without a source line match by file, as other modules may have as many."""
     nameless = {"$p1": cell("$mux", source=""), "$p2": cell("$mux", source="")}
     whole = {"tpu.adder": {"cells": {"$1": cell("$add"), **nameless}}}
     found = FaultPlace.of(mutant("tpu.adder", "$p2"), whole)
@@ -90,7 +90,7 @@ def test_a_module_of_the_same_name_goes_first():
 
 
 def test_modules_in_modules_are_known_by_their_names():
-    """Find modules in modules by their names, under any name of the module around them."""
+    """Check that a submodule is found by its name, under any name of the module around it."""
     whole = {"tpu.core": {"cells": {"x": cell("tpu.core.adder$12")}}}
     found = FaultPlace.of(mutant("tpu.core", "x"), whole)
     assert found.among_modules(design(unit={"y": cell("unit.adder$3")})).cell == "y"
@@ -108,7 +108,7 @@ def test_the_file_that_most_of_a_module_comes_from():
 
 
 def test_planted_verilog(monkeypatch):
-    """Write Verilog with the fault, without a fault, and for a unit without its place."""
+    """Check a unit's Verilog with a fault, without a fault, and for a fault that the unit lacks."""
     adder = FaultPlace("adder", "adder", "$add", SOURCE, 0, 1, 2, "Y", 1, "const1", 0)
     found = []
     for chosen in (None, adder, replace(adder, width=3)):
@@ -122,7 +122,7 @@ def test_planted_verilog(monkeypatch):
 
 @pytest.mark.thorough
 def test_verdicts():
-    """Judge a fault inside a unit, and a fault on the wires between units, which no unit has."""
+    """Check verdicts on a fault inside a unit, and on a fault between units, which no unit has."""
     tests = UnitTests(MachineDesign(preset("tiny")), 1)
     modules = {source_file(module): name for name, module in tests.modules.items()}
     watchdog = modules["bus_watchdog"]

@@ -23,22 +23,22 @@ from systola.verif.mutation.design import Design, M
 from systola.verif.mutation.places import Place, moved_to, skipped_by
 
 MEMORIES = ((0, 0.0), (3, 0.1), (30, 0.0), (9, 0.5), (200, 0.0))
-"""Latency in cycles and stall probability of the memories, in turn."""
+"""Latency in cycles and stall probability of the memories, which trials use in turn."""
 CYCLE_LIMIT = 1_000_000
-"""Cycles: more than any program takes on a working machine."""
+"""Limit of a trial in cycles, more than any program takes on a working machine."""
 PATIENCE = 400
-"""Cycles of BUS_TIMEOUT; more than any of MEMORIES needs."""
+"""Value of BUS_TIMEOUT in cycles, more than any of MEMORIES needs for an answer."""
 
 
 Facts = tuple[int, ...]
-"""Cycles of a trial: total, by class, and of its tags."""
+"""Cycle numbers of a trial: in total, in each class of the counters, and at each tag."""
 
 
 @dataclass(frozen=True)
 class TrialOn(Generic[M]):
-    """A trial of a design.
+    """A trial of a design: a run with an expected result.
 
-    `run` raises AssertionError or SimulationError if the design fails, and returns its cycles.
+    `run` returns the trial's cycles, and raises AssertionError or SimulationError if it fails.
     """
 
     name: str
@@ -48,11 +48,11 @@ class TrialOn(Generic[M]):
 
 
 Trial = TrialOn[Simulator]
-"""Trial of a machine."""
+"""A trial of a whole machine, as opposed to a pod."""
 
 
 class Differs(Exception):
-    """An error: a design differs from its expected result; the text has trial and difference."""
+    """An error: a design differs from the expected result; the text names trial and difference."""
 
 
 def survive(
@@ -64,7 +64,7 @@ def survive(
 ) -> tuple[list[Facts], str | None]:
     """Run the trials on a design, without a reset between trials with the same memories.
 
-    Returns their cycles, and the first trial with cycles that differ from the `usual` cycles.
+    Returns the trials' cycles, and the name of the first trial with cycles that are not `usual`.
     Raises Differs at the first trial that finds an error.
     """
     facts: list[Facts] = []
@@ -103,10 +103,10 @@ def program_trial(
     place: Place | None = None,
     bus_timeout: int = 0,
 ) -> Trial:
-    """Make a trial of an image, with the golden model's result as expectation.
+    """Return a trial of an image, with the golden model's result as expectation.
 
-    The golden model must come to one of the `ends`. At another place of the bus, the host and
-    weight offsets in the machine's instructions are moved.
+    The golden model's run must end in one of the faults `ends`. For another place on the bus, the
+    host and weight offsets in the machine's instructions are changed.
     """
     expected = image.host.copy()
     outcome = Machine(config).run(expected, image.weights, image.program_offset)
@@ -132,5 +132,5 @@ def program_trial(
 
 
 def facts_of(result: RunResult) -> Facts:
-    """Return the cycles of a run."""
+    """Return the cycles of a run, in total, by class, and of its tags."""
     return (result.cycles, *result.counters.values(), *(cycle for cycle, _ in result.tags))

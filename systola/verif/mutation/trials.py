@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The quick regression that a mutant has to survive.
 
-Random programs reach most of the machine. The rest has trials by groups:
+Random programs reach most of the machine. The rest is reached by trials in groups:
 
 - numbers next to the middle between two results (rounding)
 - jumps to instructions that have to be fetched again (loops)
@@ -48,31 +48,31 @@ from systola.verif.mutation.stops import stop_trials
 from systola.verif.mutation.trial import MEMORIES, PATIENCE, Facts, Trial, program_trial
 
 SUMS = 12
-"""Programs of numbers to be rounded by the requantisers."""
+"""Number of programs with sums that the requantisers have to round."""
 SCALES = 8
-"""Programs of numbers to be rounded as operands of Vector."""
+"""Number of programs with operands that Vector has to round."""
 NUMBERS = 16
-"""Programs that put many numbers through the arithmetic."""
+"""Number of programs that compute with many different numbers."""
 LOOPS = 20
-"""Programs of loops of all lengths."""
+"""Number of programs with loops of all lengths."""
 WINDOWS = 12
-"""Programs of windows of all sizes."""
+"""Number of programs with windows of all sizes over feature maps."""
 SPARSE = 12
-"""Programs of windows with taps far apart."""
+"""Number of programs with windows that have taps far apart."""
 PADDINGS = 12
-"""Programs of windows next to lines that are being written."""
+"""Number of programs with windows next to lines that are being written."""
 LARGE = 20
-"""Programs of instructions over many lines."""
+"""Number of programs with instructions over many lines."""
 LONG = 4
-"""Programs in which the queues of the units are fuller than in other programs."""
+"""Number of programs in which the queues of the units are fuller than in other programs."""
 CROWDED = 80
-"""Programs of instructions that wait for one another."""
+"""Number of programs with instructions that wait for one another."""
 CROWD = 32
-"""Lines, rows and entries that a crowded program uses at most."""
+"""Largest number of lines, rows and entries that a crowded program uses."""
 ORDERS = 12
-"""Programs for each two instructions that wait for one another."""
+"""Number of programs for each pair of instructions that wait for one another."""
 MOVED = 40
-"""Programs for two instructions that wait, at places that may have any bit set."""
+"""Number of programs with two waiting instructions at addresses that may have any bit set."""
 
 
 def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
@@ -81,7 +81,10 @@ def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
     def written(
         name: str, write: Callable[[Config, str], Image], count: int, together: int, **how: int
     ) -> Iterator[Trial]:
-        """Yield `count` programs of a kind, at any place; `together` in a row share memories."""
+        """Yield trials of `count` programs of a kind, at any place on the bus.
+
+        `together` successive programs share memories.
+        """
         for number in range(count):
             image = write(config, f"{seed} {number}")
             place = anywhere(config, image, f"{name} {seed} {number}")
@@ -108,7 +111,7 @@ def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
     trials += _order_trials(config, seed)
     trials += written("moved", moved_program, MOVED, 8)
     trials += written("crowded", crowded_program, CROWDED, 16)
-    # A time-out of the memories, which work long enough without any.
+    # The bus time-out is on here: it must not count the long times of work without a transfer.
     trials += written("large", large_program, LARGE, 4, bus_timeout=PATIENCE)
     trials += written("long", long_program, LONG, 1)
     trials += register_trials(config)
@@ -129,12 +132,12 @@ def _order_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def random_trials(config: Config, seed: int, programs: int) -> Iterator[Trial]:
-    """Yield random programs, every other one with a fault."""
+    """Yield trials of random programs, of which every other ends in a fault."""
     faults = static_faults(config)
     for index in range(programs):
         fault = faults[index // 2 % len(faults)] if index % 2 else None
         image = random_program(config, f"{seed} {index}", fault=fault)
-        # An illegal program cannot be moved.
+        # A program with an illegal instruction cannot be moved to other addresses.
         place = None if fault else anywhere(config, image, f"{seed} {index}")
         yield program_trial(
             config, f"program {index}", image, index // 8, ends=ends_in(fault), place=place
@@ -142,7 +145,7 @@ def random_trials(config: Config, seed: int, programs: int) -> Iterator[Trial]:
 
 
 def register_trials(config: Config) -> list[Trial]:
-    """Make trials of registers alone: constants, writable bits, values after a reset."""
+    """Return trials of registers alone: constants, writable bits, values after a reset."""
     constants = {
         Register.ID: IDENTITY,
         Register.VERSION: VERSION,

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The units' tests, run on mutants that survive the trials of the whole design.
+"""Runs of the units' own tests on mutants that survive the trials of the whole design.
 
 A fault is planted in a unit as its own tests build it, where the same lines of the source make the
-same cell (systola.verif.mutation.fault_place). It is found if the tests fail. Tests of the unit
-with the fault come first, then tests of the units around it, until all tests of a file have judged
-it.
+same cell (systola.verif.mutation.fault_place). The fault is found if the tests fail. Tests of the
+unit with the fault come first, then tests of the units around it. They end when all tests of a file
+have run with the fault.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from systola.verif.mutation.planted_unit import NO_SUCH_PLACE, asked_for, module
 
 _FOLDER = PACKAGE / "verif" / "units"
 UNIT = "found in a unit"
-"""Verdict on a mutant found here."""
+"""Verdict on a mutant that a unit's own tests have found."""
 _SLOWER = 4
-"""Factor of the time without a fault which, with a minute more, makes a test count as hanging."""
+"""A test hangs if it takes longer than a minute and this factor of its time without a fault."""
 _FAILED = 1
 """Exit status of pytest after a failed test."""
 _SIGN = "TestFailure"
-"""Text that shows that a cocotb test has failed, and not the build of the simulation."""
+"""Text in the output of a failed cocotb test, but not of a failed build of the simulation."""
 
 
 class UnitTestsFail(Exception):
@@ -55,21 +55,21 @@ class UnitTests:
         self._locks: defaultdict[str, Lock] = defaultdict(Lock)
 
     def key(self) -> str:
-        """Return a key that changes with any test of a unit."""
+        """Return a key (a hash) that changes with any test of a unit."""
         return content_key(*sorted(file.read_text() for file in _FOLDER.rglob("*.py")))
 
     def judge_all(
         self, mutants: Sequence[Mutant], jobs: int, shown: Callable[[str], None]
     ) -> Iterator[tuple[int, Verdict | None]]:
-        """Yield the number of each mutant with a verdict if it is found, else None.
+        """Yield the number of each mutant, with a verdict if the mutant is found, else None.
 
-        `shown` gets a line about each step. Raises UnitTestsFail.
+        `shown` gets a line about each step. Raises UnitTestsFail if tests fail without a fault.
         """
         with ThreadPoolExecutor(jobs) as pool:
             yield from pool.map(lambda mutant: self._judge(mutant, shown), mutants)
 
     def tests_for(self, mutant: Mutant) -> list[str]:
-        """Return the tests of the fault's unit and of the units around it, by their names."""
+        """Return the names of the tests of the fault's unit and of the units around it."""
         module, tests = mutant.module, list[str]()
         while module:
             found = _FOLDER.rglob(f"test_{source_file(self.modules[module])}.py")
@@ -78,7 +78,7 @@ class UnitTests:
         return tests
 
     def _limit(self, test: str, shown: Callable[[str], None]) -> float:
-        """Return the seconds that the tests in a file may take; first they run without a fault."""
+        """Return the seconds that the tests in a file may take, by a first run without a fault."""
         with self._locks[test]:
             if test not in self._seconds:
                 started = time.monotonic()
@@ -108,7 +108,10 @@ class UnitTests:
     def _run(
         self, test: str, place: FaultPlace | None, limit: float | None
     ) -> tuple[int | None, str]:
-        """Return exit status and output of the tests in a file; the status is None if they hang."""
+        """Run the tests in a file, and return their exit status and output.
+
+        The status is None if the tests hang.
+        """
         file = str(PACKAGE / "verif" / f"{test}.py")
         environment: Mapping[str, str] = {
             **os.environ,

@@ -21,15 +21,15 @@ from systola.verif.nightly.history import HISTORY, Night, store
 from systola.verif.regress.cases import KINDS
 
 PROGRAMS = 200
-"""Programs of each kind on each preset."""
+"""Number of programs of each kind on each preset."""
 SOAKED = "verif/golden"
-"""Tests that run with a fresh seed, too."""
+"""Folder of the tests that also run with a fresh seed."""
 _SEEDS = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the night: `python -m MODULE ARGUMENTS`; the make command repeats it."""
+    """A part of a nightly run: `python -m MODULE ARGUMENTS`; the command `repeat` repeats it."""
 
     name: str
     module: str
@@ -38,7 +38,7 @@ class Part:
 
 
 def parts(seed: int, programs: int) -> list[Part]:
-    """Return all parts of a night."""
+    """Return all parts of a nightly run with this seed."""
     found = [
         Part(
             kind,
@@ -54,7 +54,7 @@ def parts(seed: int, programs: int) -> list[Part]:
 
 
 def run(chosen: Sequence[Part], seed: int, history: Path = HISTORY) -> Night:
-    """Run all parts, store the night, and return it."""
+    """Run the chosen parts, add the nightly run to the history, and return its row."""
     started = time.monotonic()
     results: dict[str, str] = {}
     failed: list[str] = []
@@ -78,7 +78,7 @@ def run(chosen: Sequence[Part], seed: int, history: Path = HISTORY) -> Night:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a night; return the exit status."""
+    """Run the command `make nightly` and return the exit status, 1 if a part has failed."""
     parser = OneLineParser(prog="make nightly", description=__doc__)
     parser.add_argument("--programs", type=whole_number(1), default=PROGRAMS, metavar="N")
     parser.add_argument("--seed", type=whole_number(0, _SEEDS), default=random.randrange(_SEEDS))

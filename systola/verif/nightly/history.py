@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runs of `make nightly`, one a line in history.jsonl, and the table of them."""
+"""The history of `make nightly`: one run a line in history.jsonl, and the page's table."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ HISTORY = Path(__file__).with_name("history.jsonl")
 
 @dataclass(frozen=True)
 class Night:
-    """One run, with a fresh seed."""
+    """One run of `make nightly`, with a fresh seed."""
 
     date: str
     commit: str
-    """The commit; " with changes" follows where the sources differed from it."""
+    """The commit of the tested sources, with " with changes" if they differed from it."""
     seed: int
     seconds: int
     results: dict[str, str]
@@ -27,24 +27,24 @@ class Night:
     failed: list[str]
     """The commands that repeat the parts that failed."""
     cause: str = ""
-    """Why parts failed, and how that was mended. A person writes it after the run."""
+    """The reason of the failures and how it was mended, which a person writes after the run."""
 
 
 def stored(path: Path = HISTORY) -> list[Night]:
-    """Return the runs, the oldest first; none where nothing is stored."""
+    """Return the stored runs, the oldest first, an empty list without a file."""
     if not path.exists():
         return []
     return [Night(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def store(night: Night, path: Path = HISTORY) -> None:
-    """Put a run at the end."""
+    """Add a run at the end of the history."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(night)) + "\n")
 
 
 def shown(nights: list[Night]) -> str:
-    """Return the table of the page, the newest run first."""
+    """Return a table of the runs for docs/trust.md, with the newest run first."""
     rows = [
         (
             f"{night.date}, {night.commit}",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A night runs all its parts, notes those that fail, and keeps a history."""
+"""Tests that `make nightly` runs all its parts, notes failed parts, and keeps a history."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from systola.verif.regress.cases import KINDS
 
 
 def test_parts():
-    """Every kind of program, and tests, with the seed of the night."""
+    """Check the parts of a nightly run: every kind of program, and tests, with its seed."""
     found = parts(77, 3)
     assert [part.name for part in found] == [*KINDS, "tests"]
     assert all("77" in part.arguments and "SEED=77" in part.repeat for part in found)
 
 
 def test_a_night(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    """Check that all other parts run after a part that fails, and that its command is noted."""
+    """Check that all parts run even if one fails, and that the failed part's command is noted."""
     good = Part("good", "platform", (), "make good")
     bad = Part("bad", "systola.verif.regress", ("--kind", "none"), "make bad SEED=5")
     history = tmp_path / "history.jsonl"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of verif/README.md: whole files, which run as they stand."""
+"""Tests that the examples of verif/README.md are whole files that run unchanged."""
 
 from __future__ import annotations
 

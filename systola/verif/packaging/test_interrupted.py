@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control-C and kill in the middle of a build: no traceback, and nothing stays for ever."""
+"""Tests of Control-C and kill during a build: no traceback, and no files left for ever."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from systola.sim.design import verilog_of
 
 
 def command(*words: str, root: Path) -> subprocess.Popen[str]:
-    """`tpu`, in a group of processes of its own as a shell would start it."""
+    """Start `tpu` in a group of processes of its own, as a shell would start it."""
     return subprocess.Popen(
         [sys.executable, "-m", "systola.cli.main", *words],
         env={**os.environ, "SYSTOLA_BUILD": str(root)},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No page of the repository has a link that leads nowhere."""
+"""Test that no page of the repository has a broken link."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of mistakes on make's command line.
+"""Tests of mistakes on the command line of `make`.
 
-One line names the mistake, before anything is installed or run.
+One line must name the mistake before anything is installed or run.
 """
 
 from __future__ import annotations
@@ -53,5 +53,5 @@ def test_mistakes(arguments: str, says: str) -> None:
     assert done.stdout == ""
     lines = [line for line in done.stderr.splitlines() if line]
     assert says in lines[0]
-    # Only make's own report of a command that ended with an error may follow.
+    # Only make's own report that a command has failed may follow.
     assert all(line.startswith("make: ***") for line in lines[1:])

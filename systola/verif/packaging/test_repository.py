@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for every file of the repository."""
+"""Tests of rules for files of the repository: licences, imports, lock files, workflows."""
 
 import ast
 import os
@@ -35,20 +35,21 @@ FOR_DEVELOPERS = {
     Path("systola/models/make_digits.py"),
     Path("systola/models/make_networks.py"),
     Path("systola/models/training_data.py"),
-    Path("systola/compiler/cut/tflite_source.py"),  # after interpreters.py has found LiteRT
+    # This file is used only after interpreters.py has found LiteRT.
+    Path("systola/compiler/cut/tflite_source.py"),
     Path("systola/torch.py"),  # for users of PyTorch
-    Path("systola/runtime/interpreters.py"),  # for parts of networks
-    Path("systola/runtime/engine.py"),  # for clusters; it names the package to install
+    Path("systola/runtime/interpreters.py"),  # for parts of networks that run on the host
+    Path("systola/runtime/engine.py"),  # for clusters; its error names the package to install
     Path("systola/runtime/litert.py"),
     Path("systola/runtime/serial_port.py"),
     Path("systola/sim/runner.py"),
     Path("systola/training/keras_file.py"),
-    Path("systola/training/weight_files.py"),  # for .h5 files, with a line that names h5py
+    Path("systola/training/weight_files.py"),  # for .h5 files; its error names h5py
     Path("systola/views/plots.py"),
 }
-"""Files outside verif/ that no command of `tpu` needs.
+"""Files outside verif/ that may import packages which are not dependencies of `tpu`.
 
-Without an extra package these report it: `tpu demo` (LiteRT), `tpu run --backend serial`
+Some commands report a missing extra package: `tpu demo` (LiteRT), `tpu run --backend serial`
 (pyserial), `--roofline` (matplotlib), and `tpu train` of a .keras file (Keras).
 """
 MACHINE_PATH = re.compile(rb"(?<![\w.)}])/(?:home|root|work|Users)/\w+")
@@ -57,7 +58,7 @@ MACHINE_PATH = re.compile(rb"(?<![\w.)}])/(?:home|root|work|Users)/\w+")
 def repository_files() -> Iterator[Path]:
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if name not in NOT_SOURCE | {"systola.egg-info"}]
-        # In a work tree of git, .git is a file.
+        # The names include .git, which is a file in a git work tree.
         yield from (Path(folder, name) for name in names if name not in NOT_SOURCE)
 
 
@@ -77,7 +78,7 @@ def test_licence_line() -> None:
 
 
 def test_no_path_of_a_machine() -> None:
-    """Check that no file names a home or work folder of the machine on which it was written."""
+    """Check that no file names a home or work folder of the computer on which it was written."""
     found = [
         f"{path.relative_to(ROOT)}: {match[0].decode()}"
         for path in repository_files()
@@ -115,13 +116,13 @@ LOCKED = {
     "requirements/site.lock": ("site",),
     "requirements/synth.lock": ("dependencies", "synth"),
 }
-"""Lock files that make installs from, each with its lists of packages in pyproject.toml."""
+"""Lock files from which `make` installs, each with its lists of packages in pyproject.toml."""
 
 
 def locked_versions(name: str) -> dict[str, str]:
-    """Return versions by name in a lock file.
+    """Return the version of each package in a lock file.
 
-    Each version has a checksum, and the file has no other lines.
+    Each version must have a checksum, and the file may have no other lines.
     """
     text = (ROOT / name).read_text().replace("\\\n", "")
     versions: dict[str, str] = {}
@@ -141,7 +142,7 @@ def locked_versions(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", LOCKED)
 def test_lock(name: str) -> None:
-    """Check that a lock file has one exact version of all packages, within the ranges."""
+    """Check that a lock file has one exact version of each package, within pyproject's range."""
     versions = locked_versions(name)
     table = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = table["project"]
@@ -159,7 +160,7 @@ def test_locks_agree() -> None:
 
 
 def test_everything_is_installed_from_a_lock() -> None:
-    """Check that make installs only packages with a checksum, and this project."""
+    """Check that `make` installs only packages with a checksum, and this project."""
     text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
     assert re.search(r"^INSTALL := .* --require-hashes .*--only-binary :all:", text, re.MULTILINE)
     installs = re.findall(r"(?:pip install|\$\(INSTALL\)).*", text)
@@ -170,9 +171,9 @@ def test_everything_is_installed_from_a_lock() -> None:
 
 
 def test_no_keras_that_runs_code_from_a_file() -> None:
-    """Check the version: Keras before 3.14 runs code from a file.
+    """Check that Keras is 3.14 or later: earlier versions run code from a file.
 
-    See CVE-2025-1550, CVE-2025-8747, CVE-2025-9906, CVE-2026-1462.
+    The advisories are CVE-2025-1550, CVE-2025-8747, CVE-2025-9906 and CVE-2026-1462.
     """
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
@@ -185,7 +186,7 @@ def test_no_keras_that_runs_code_from_a_file() -> None:
 
 
 def test_one_version() -> None:
-    """Check that the package, the citation and the newest entry of the changes agree."""
+    """Check that package, citation and newest entry of the change log have the same version."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
     newest = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
@@ -193,9 +194,9 @@ def test_one_version() -> None:
 
 
 def test_actions_by_commit() -> None:
-    """Check that workflows name other people's actions by commit, with the version.
+    """Check that workflows name foreign actions by commit, with the version as a comment.
 
-    A commit cannot be moved as a tag can.
+    Unlike a tag, a commit cannot be moved.
     """
     for path in (ROOT / ".github" / "workflows").iterdir():
         for line in re.findall(r"uses:.*", path.read_text()):
@@ -203,7 +204,7 @@ def test_actions_by_commit() -> None:
 
 
 def test_parts_of_continuous_integration() -> None:
-    """The workflow runs every part that .ci/run knows, and an unknown part ends before any work."""
+    """Check that the workflow runs all parts of .ci/run, which refuses an unknown part at once."""
     said = subprocess.run([ROOT / ".ci" / "run", "lnit"], capture_output=True, text=True)
     assert said.returncode == 2 and said.stdout == ""
     known = re.fullmatch(r"unknown part 'lnit' \(known: (.*)\)\n", said.stderr)
@@ -213,7 +214,7 @@ def test_parts_of_continuous_integration() -> None:
 
 
 def runs_icarus(test: ast.FunctionDef) -> bool:
-    """Whether a test calls a function with the name of Icarus Verilog, or of its command."""
+    """Return whether a test calls a function with the name or the command of Icarus Verilog."""
     calls = (node for each in test.body for node in ast.walk(each) if isinstance(node, ast.Call))
     arguments = (
         argument
@@ -228,7 +229,7 @@ def runs_icarus(test: ast.FunctionDef) -> bool:
 
 
 def test_needs_of_tests() -> None:
-    """A test that runs Icarus Verilog is marked so, and is skipped on a computer without it."""
+    """Check that tests that run Icarus Verilog have a mark, so that they are skipped without it."""
     for path in sorted((ROOT / "verif").rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef) and runs_icarus(node):
@@ -262,7 +263,7 @@ def normalised(name: str) -> str:
 
 
 def test_a_wrong_name_of_a_test() -> None:
-    """Give a TEST that matches no test: one line suggests names, and the exit status is special."""
+    """Check a wrong TEST: one line suggests similar names, and the exit status is special."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "verif/system"]
     for processes in (["-p", "no:xdist"], ["-n", "1"]):
         run = subprocess.run(

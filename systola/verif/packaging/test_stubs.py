@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the package of types of Amaranth: its names, and that pyright takes it."""
+"""Tests of the package of type stubs for Amaranth: it has all names, and pyright accepts it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from systola.verif.kit.checkout import ROOT
 
 STUBS = ROOT / "typings"
 PUBLIC = ("", "hdl", "lib.data", "lib.enum", "lib.fifo", "lib.memory", "lib.wiring", "vendor")
-"""Modules of which the stubs have all public names."""
+"""Modules of Amaranth for which the stubs have all public names."""
 USER = """\
 from amaranth import Module, Signal
 from amaranth.sim import Simulator
@@ -33,7 +33,7 @@ m.d.comb += Signal().eq(Signal(8).any())
 Signal(8).bit_select("one", 1.5)
 Simulator(m)
 """
-"""A user's file: its line 7 is wrong, and `amaranth.sim` has no stub."""
+"""A user's file: line 7 has a wrong type, and `amaranth.sim` has no stub."""
 
 
 def declared(text: str) -> Iterator[str]:
@@ -54,16 +54,16 @@ def declared(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("module", PUBLIC)
 def test_public_names(module: str) -> None:
-    """Check that a user of a module finds each of its public names."""
+    """Check that the stub of a module has each public name of the module."""
     real = importlib.import_module(".".join(["amaranth", *module.split(".")]).rstrip("."))
     folder = STUBS.joinpath("amaranth", *filter(None, module.split(".")))
     path = folder / "__init__.pyi" if folder.is_dir() else folder.with_suffix(".pyi")
-    private = {"pickle_by_enum_name", "pickle_by_global_name"}  # of Python's enum, undocumented
+    private = {"pickle_by_enum_name", "pickle_by_global_name"}  # undocumented names of enum
     assert set(real.__all__) - set(declared(path.read_text())) <= private
 
 
 def test_the_same_amaranth() -> None:
-    """Check that the stubs ask for the versions of Amaranth that the machine asks for."""
+    """Check that the stubs require the same versions of Amaranth as the main package."""
     stubs, machine = (
         tomllib.loads((folder / "pyproject.toml").read_text())["project"]
         for folder in (STUBS, ROOT)
@@ -75,7 +75,7 @@ def test_the_same_amaranth() -> None:
 
 @pytest.mark.thorough
 def test_wheel(tmp_path: Path) -> None:
-    """Build the wheel as `make wheel` does, and let pyright check a user's file with it."""
+    """Check a user's file by pyright with the wheel of the stubs, built as by `make wheel`."""
     source = shutil.copytree(STUBS, tmp_path / "source")
     pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--wheel-dir", tmp_path, source], check=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the wheel: it adds only `systola`, and its command works far from a checkout."""
+"""Tests of the wheel: it installs only `systola`, and `tpu` works without a checkout."""
 
 import json
 import os
@@ -24,7 +24,7 @@ NOT_SOURCE = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pyca
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build a wheel from a copy of the repository, so that nothing left in build/ gets into it."""
+    """Return a wheel built from a copy of the repository, without files left in build/."""
     folder = tmp_path_factory.mktemp("wheel")
     source = shutil.copytree(ROOT, folder / "source", ignore=NOT_SOURCE)
     pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
@@ -37,8 +37,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tpu(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the `tpu` command of a new environment with the wheel in it.
 
-    The dependencies come from the running environment, through a path file. The path files of that
-    environment, such as the editable install's, have no effect there.
+    Dependencies come from the environment of the tests, through a path file. Path files of the
+    tests' environment, such as the editable install's, have no effect in the new environment.
     """
     prefix = tmp_path_factory.mktemp("environment")
     venv.create(prefix, symlinks=True)
@@ -51,7 +51,7 @@ def tpu(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_json(tpu: Path, arguments: str, folder: Path) -> dict[str, Any]:
-    """Return the JSON output of `tpu`, run in `folder`; no variable leads to the checkout."""
+    """Run `tpu` in `folder`, with no variable that leads to the checkout; return its JSON."""
     done = subprocess.run(
         [tpu, *arguments.split(), "--json", "-"],
         cwd=folder,
@@ -63,7 +63,7 @@ def run_json(tpu: Path, arguments: str, folder: Path) -> dict[str, Any]:
 
 
 def outside(tmp_path: Path, **variables: str) -> dict[str, str]:
-    """Return environment variables as far from a checkout: no git, no variable of this project."""
+    """Return environment variables of a user without a checkout: no git, none of this project."""
     tools = tmp_path / "tools"
     tools.mkdir()
     for folder in os.environ["PATH"].split(os.pathsep):
@@ -97,9 +97,9 @@ def test_home_that_cannot_be_written(tpu: Path, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_two_builds_at_once_after_a_killed_one(tpu: Path, tmp_path: Path) -> None:
-    """Let one process build while another waits: both get the right result.
+    """Check that one process builds while another waits, and that both get the right result.
 
-    Nothing is left of an earlier build that was killed.
+    Files of an earlier build that was killed are removed.
     """
     variables = outside(tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"))
     arguments = "gemm 5 6 7 --preset tiny --json -"
@@ -108,7 +108,7 @@ def test_two_builds_at_once_after_a_killed_one(tpu: Path, tmp_path: Path) -> Non
         assert killed.stderr is not None
         while "building the simulator" not in killed.stderr.readline():
             assert killed.poll() is None
-        # Kill the compilers that it has started, too: they would go on in its folder.
+        # The compilers that `tpu` has started are killed, too: they would go on in its folder.
         os.killpg(killed.pid, signal.SIGKILL)
         killed.communicate()
     assert list(folder.glob("library/make-*"))
@@ -128,7 +128,7 @@ def test_adds_one_name(wheel: Path) -> None:
 
 
 def test_carries_every_file(wheel: Path) -> None:
-    """Check that the wheel has every file in the folders of packages, code and data."""
+    """Check that the wheel has every file of the packages' folders, code and data."""
     packed = set(zipfile.ZipFile(wheel).namelist())
     for folder in packages():
         files = {path for path in (ROOT / folder).iterdir() if path.is_file()}
@@ -138,7 +138,7 @@ def test_carries_every_file(wheel: Path) -> None:
 
 @pytest.mark.thorough
 def test_source_distribution(wheel: Path, tmp_path: Path) -> None:
-    """Check that the wheel that is built from the source distribution has the same files."""
+    """Check that a wheel built from the source distribution has the same files as the wheel."""
     source = shutil.copytree(ROOT, tmp_path / "source", ignore=NOT_SOURCE)
     build = "from setuptools import build_meta; print(build_meta.build_sdist('..'))"
     subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True)
@@ -155,7 +155,7 @@ def test_info(tpu: Path, tmp_path: Path) -> None:
 
 
 def test_interfaces(tpu: Path, tmp_path: Path) -> None:
-    """Use `systola` itself as a package of the wheel, with the interfaces for scripts."""
+    """Check that the installed wheel has the package `systola` with its interfaces for scripts."""
     line = (
         "import systola, systola.litert, systola.onnx_backend, systola.onnxruntime as ort; "
         "print(systola.quantize.__module__, ort.get_available_providers())"
@@ -176,6 +176,6 @@ def test_gemm(tpu: Path, tmp_path: Path) -> None:
 
 
 def test_page(tpu: Path, tmp_path: Path) -> None:
-    """Write a report page from the data that are in a folder of their own."""
+    """Check that the wheel has the data files of report pages: `tpu` can write a page."""
     run_json(tpu, "demo --preset small --backend iss --report r.html", tmp_path)
     assert "</table>" in (tmp_path / "r.html").read_text()

@@ -25,7 +25,9 @@ import pytest
 from systola.verif.kit.checkout import ROOT
 
 BUDGET = 790
-"""Seconds of processor time: six and a half minutes on two cores, with nothing built."""
+"""Budget of the quick tests in seconds of processor time, with nothing built before.
+
+It is six and a half minutes on two cores."""
 STORED = Path(__file__).with_name("quick.json")
 _PROPERTY = "processor_seconds"
 _started = pytest.StashKey[float]()
@@ -48,7 +50,7 @@ def _processor_time() -> float:
 
 
 def measured(report: Path) -> dict[str, dict[str, float]]:
-    """Return tests and seconds of each module, such as "cli/test_gemm", from a JUnit report."""
+    """Return number and seconds of each module's tests ("cli/test_gemm"), from a JUnit report."""
     counts: Counter[str] = Counter()
     seconds: defaultdict[str, float] = defaultdict(float)
     for case in ElementTree.parse(report).iter("testcase"):
@@ -65,7 +67,7 @@ def measured(report: Path) -> dict[str, dict[str, float]]:
 
 
 def collected() -> Counter[str]:
-    """Return the present number of quick tests of each module."""
+    """Return the number of quick tests that each module has at present."""
     command = [sys.executable, "-m", "pytest", "--quick", "--collect-only", "-q", "-p", "no:xdist"]
     environment = {k: v for k, v in os.environ.items() if k not in ("TEST", "UNIT", "SIM")}
     done = subprocess.run(
@@ -76,7 +78,7 @@ def collected() -> Counter[str]:
 
 
 def problems(stored: Mapping[str, Any], tests: Mapping[str, int]) -> list[str]:
-    """Return the faults of the stored times, each in one line."""
+    """Return the problems of the stored times (too long, or out of date), each in one line."""
     modules = stored["modules"]
     found = [
         f"{module}: {modules.get(module, {}).get('tests', 0)} quick tests were measured, "
@@ -95,7 +97,7 @@ def problems(stored: Mapping[str, Any], tests: Mapping[str, int]) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command and return the exit status."""
+    """Check, or first store, the times of the quick tests, and return the exit status."""
     if arguments[0] == "--write":
         modules = measured(Path(arguments[1]))
         entry = {"measured": datetime.now(UTC).strftime("%Y-%m-%d"), "modules": modules}

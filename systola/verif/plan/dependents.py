@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests that a change of one unit can break, from the imports in the sources."""
+"""A search, by the imports in the sources, for tests that a change of a hardware unit can break."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pathlib import Path
 from systola.verif.kit.checkout import ROOT, module_name
 
 WHOLE_MACHINE = ("system/test_instructions",)
-"""Tests of the whole machine that always run, since every unit is in the machine."""
+"""Tests of the whole machine that depend on each unit, since the machine has all units."""
 
 
 class UnknownUnitError(ValueError):
-    """An error: no unit has this name; the text is one line for the user."""
+    """An error: no unit of the hardware has the given name; the text is one line for the user."""
 
 
 @cache
 def units() -> dict[str, Path]:
-    """Return the files of hdl/ by their names."""
+    """Return the files of hdl/ by their names without suffix, which are the names of units."""
     return {path.stem: path for path in sorted((ROOT / "hdl").rglob("*.py"))}
 
 
@@ -41,7 +41,7 @@ def dependents(unit: str) -> frozenset[str]:
 
 
 def _parts(test: Path, unit: str) -> set[str]:
-    """Return the units in a test module; `unit` is the unit that is searched for."""
+    """Return the units that a test module contains; `unit` is the unit that is searched for."""
     found: set[str] = set()
     left = [test]
     while left:
@@ -52,8 +52,8 @@ def _parts(test: Path, unit: str) -> set[str]:
                     found.add(f"helper {name}")
                     left.append(helper)
             elif package.startswith("hdl") and name in units() and name not in found:
-                # A unit may import a constant or a layout from another unit, which is then no part
-                # of it.
+                # A unit that imports only a constant or a layout from another unit does not
+                # contain the other unit.
                 parts = _components(name)
                 if imported & parts or (name == unit and not parts):
                     found.add(name)
@@ -63,7 +63,7 @@ def _parts(test: Path, unit: str) -> set[str]:
 
 @cache
 def _imports(path: Path) -> tuple[tuple[str, str, frozenset[str]], ...]:
-    """Return (package, module, names) for each import of a file from the project."""
+    """Return package, module and names of each import from this project in a file."""
     return tuple(_project_imports(ast.parse(path.read_text(encoding="utf-8"))))
 
 
@@ -73,7 +73,7 @@ def _project_imports(tree: ast.Module) -> Iterator[tuple[str, str, frozenset[str
             package, _, module = (node.module or "").removeprefix("systola.").rpartition(".")
             names = frozenset(alias.name for alias in node.names)
             yield package, module, names
-            # `from systola.hdl import matrix_unit`
+            # The names may be modules, as in `from systola.hdl import matrix_unit`.
             inside = f"{package}.{module}".lstrip(".")
             yield from ((inside, name, frozenset()) for name in names)
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pytest plugin: the report of a failure begins and ends with the assertion.
+"""A pytest plugin with which the report of a failure begins and ends with the assertion.
 
 The command that repeats the test stands beside the assertion. Long output of a test goes to a file
-that the report names: of a cocotb test all of it, as its first failure is in the report already.
+that the report names. All output of a cocotb test goes to such a file, as the report already has
+its first failure.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from systola.sim.build import build_root
 from systola.sim.runner import TestFailure
 
 SHOWN_LINES = 20
-"""Lines of a section of captured output that are still shown."""
+"""Number of lines of a section of captured output that the report shows."""
 MESSAGE_LINES = 12
-"""Lines of an assertion's message that are repeated at the end."""
+"""Number of lines of an assertion's message that the end of the report repeats."""
 FAILURES_AT_END = 5
-"""Failures that are repeated at the end of a run."""
+"""Number of failures that the end of a run repeats."""
 SETTINGS = ("SEED", "PRESET", "SIM", "NETLIST")
-"""Variables of the environment that a test depends on."""
+"""Variables of the environment on which a test depends."""
 _TITLE = ", and how to repeat it"
 """End of the title of a report's last section."""
 
@@ -42,7 +43,7 @@ def pytest_runtest_makereport(
         error = call.excinfo.value
         report.sections = [_shortened(item, error, *each) for each in report.sections]
         if isinstance(error, TestFailure):
-            # The way from pytest to cocotb helps nobody.
+            # The traceback from pytest to cocotb is left out, as it does not help.
             report.longrepr = str(error)
             text = error.summary
         else:
@@ -60,7 +61,7 @@ def repeat_command(item: pytest.Item) -> str:
 
 
 def _headline(item: pytest.Item, shown: Any) -> str:
-    """Return file, line and message of a failure."""
+    """Return a text with file, line and message of a failure."""
     crash = getattr(shown, "reprcrash", None)
     if crash is None:
         return "\n".join(str(shown).splitlines()[-MESSAGE_LINES:])
@@ -73,13 +74,13 @@ def _headline(item: pytest.Item, shown: Any) -> str:
 
 
 def _put_first(shown: Any, text: str) -> None:
-    """Put `text` before the first traceback that is shown."""
+    """Put `text` before the first traceback of a failure's report."""
     if isinstance(shown, ExceptionChainRepr):
         shown.chain[0][0].reprentries.insert(0, ReprEntryNative([f"{text}\n"]))
 
 
 def _shortened(item: pytest.Item, error: BaseException, name: str, text: str) -> tuple[str, str]:
-    """Return a section of captured output, most of which is in a file if it is long."""
+    """Return a section of captured output; if it is long, most of it goes to a file."""
     lines = text.splitlines()
     known = isinstance(error, TestFailure) and error.known
     limit = 0 if known else SHOWN_LINES

@@ -31,14 +31,14 @@ PATTERNS = {
     "asserts, shows, for": r"\b(tells|says)\b",
     "the thing itself in place of": r"\b(likewise|see there)\b",
 }
-"""Advice for the author, and the pattern of words that it is about."""
+"""Advice for the author of a text, each with the pattern of words that it is about."""
 CONTINUES = re.compile(r"(Of|That|Those|It|Its|As|Like|See|The same)\b")
-"""Beginnings of a docstring that cannot be read without the name above it."""
+"""Pattern of beginnings of docstrings that cannot be read without the name above them."""
 DIRECTIVE = re.compile(r"#!|# (SPDX|noqa|type:|pyright:|ruff:|fmt:)")
 
 
 def texts(source: str) -> Iterator[tuple[int, str, bool]]:
-    """Yield line, text and whether it is a docstring, for all docstrings and comments."""
+    """Yield line and text of all docstrings and comments, with True for a docstring."""
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Expr(value=ast.Constant(value=str(text))):

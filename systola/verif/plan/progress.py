@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pytest plugin that shows a line for each build, although the output of tests is held back."""
+"""A pytest plugin that prints a line for each build at once, unlike other output of tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
 
     def tell(text: str) -> None:
-        if text.endswith("..."):  # the start of a build
+        if text.endswith("..."):  # the message that a build starts
             test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
             with capture.global_and_fixture_disabled():
                 print(f"\n{test}: {text}", file=sys.stderr, flush=True)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules that all tests share: one seed, the choice of tests by TEST, and reasons to skip.
 
-The environment variable SEED chooses random data other than the commit's. TEST keeps the tests of
-pytest and cocotb with this text in their names. REQUIRE_ICARUS=1 turns missing tests on Icarus
-Verilog into a failure.
+The environment variable SEED chooses other random data than the commit's constant seed. TEST keeps
+the tests of pytest and cocotb with this text in their names. REQUIRE_ICARUS=1 turns missing tests
+on Icarus Verilog into a failure.
 """
 
 import difflib
@@ -20,19 +20,19 @@ from systola.sim.waves import how_to_look
 from systola.verif.kit.checkout import ROOT
 from systola.verif.kit.seeds import CONSTANT_SEED
 
-# Tests run side by side, one a core: numpy must not start threads on top of that.
+# Tests run side by side, one on each core, so numpy must not start threads of its own.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 STARTED = time.time()
 TEST_NAME = re.compile(r"^(?:def test_|async def )(\w+)\((?!self)", re.MULTILINE)
-"""Pattern of the functions in a module of tests, cocotb's included."""
+"""Pattern of the test functions in a module, both for pytest and for cocotb."""
 
 HAS_ICARUS = shutil.which("iverilog") is not None
 REQUIRE_ICARUS = os.environ.get("REQUIRE_ICARUS") == "1"
 HOW_TO_GET_ICARUS = "on Debian and Ubuntu: apt-get install iverilog"
 
 on_icarus: Counter[str] = Counter()
-"""Outcomes of the tests on Icarus Verilog."""
+"""Number of tests on Icarus Verilog with each outcome."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     if REQUIRE_ICARUS and not HAS_ICARUS:
         raise pytest.UsageError(f"Icarus Verilog is missing ({HOW_TO_GET_ICARUS})")
-    # In the environment the seed also reaches the simulators and other processes of the tests.
+    # The seed is in the environment so that it reaches simulators and other processes of tests.
     seed = os.environ.get("SEED") or str(CONSTANT_SEED)
     if not seed.isdecimal():
         raise pytest.UsageError(f"SEED must be a number of zero or more, not '{seed}'")
@@ -79,7 +79,7 @@ def is_called(item: pytest.Item, text: str) -> bool:
 
 
 def names_like(text: str) -> list[str]:
-    """Return names of tests, and words in them, that are nearly `text`: of pytest and of cocotb."""
+    """Return names of tests, and words of such names, that are similar to `text`."""
     sources = [path.read_text() for path in (ROOT / "verif").glob("**/test_*.py")]
     names = {name for source in sources for name in TEST_NAME.findall(source)}
     words = {word for name in names for word in name.split("_")}

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pytest plugin: which tests a run takes.
+"""A pytest plugin that chooses the tests of a run.
 
-`make test` takes the quick tests (`--quick`), `make test-all` all. `--quick` leaves out tests that
-are marked thorough. Of a test with several simulators or variants of a unit it takes the first
-variant on one simulator. `--rest` takes all other tests, but units on one simulator only: Verilator
-takes a quarter of an hour to build them. UNIT in the environment keeps the tests that depend on a
-unit of the hardware, see systola.verif.plan.dependents.
+`make test` takes the quick tests (`--quick`), and `make test-all` takes all tests. `--quick` leaves
+out tests that are marked thorough. If a test has several simulators or variants of a unit, it takes
+the first variant on one simulator. `--rest` takes all other tests, but runs tests of units on one
+simulator only, because Verilator takes a quarter of an hour to build them. The variable UNIT keeps
+the tests that depend on a unit of the hardware (systola.verif.plan.dependents).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from systola.verif.kit.checkout import module_name
 from systola.verif.plan.dependents import UnknownUnitError, dependents
 
 _OF_A_KIND = ("simulator", "variant")
-"""Parameters of tests of which --quick takes one value only."""
+"""Names of parameters of tests for which --quick takes one value only."""
 
 
 def thorough(*parameters: Any) -> Any:
-    """Mark one set of parameters of a test, which is left to `make test-all` then."""
+    """Return a set of parameters with a mark that leaves this run of a test to `make test-all`."""
     return pytest.param(*parameters, marks=pytest.mark.thorough)
 
 
 def exhaustive(*parameters: Any) -> Any:
-    """Mark one set of parameters of a test, which then runs with --exhaustive only."""
+    """Return a set of parameters with marks that leave this run of a test to --exhaustive."""
     return pytest.param(*parameters, marks=[pytest.mark.thorough, pytest.mark.exhaustive])
 
 
@@ -68,9 +68,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _quick(items: Sequence[pytest.Item]) -> set[pytest.Item]:
-    """Find one test of each kind.
+    """Return the quick tests: one test of each kind.
 
-    Tests of units run on Icarus Verilog, which builds in no time; tests of the machine share a
+    Tests of units run on Icarus Verilog, which needs no build time. Tests of the machine share a
     simulator that Verilator builds once.
     """
     installed = shutil.which("iverilog") is not None
@@ -86,7 +86,7 @@ def _quick(items: Sequence[pytest.Item]) -> set[pytest.Item]:
 
 
 def _repeated(items: Sequence[pytest.Item]) -> set[pytest.Item]:
-    """Find tests of units of which another one differs in nothing but its simulator."""
+    """Return the repeated tests of units, which run another test on a further simulator."""
     installed = shutil.which("iverilog") is not None
     kinds: defaultdict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
     for item in items:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a failure: the assertion and the command that repeats it come first and last."""
+"""Tests that the report of a failure begins and ends with assertion and command to repeat it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AssertionError: ready is 1, expected 0
 
 
 def report_of(folder: Path, source: str, *options: str) -> list[str]:
-    """Run the tests of a file and return the lines that pytest prints."""
+    """Run pytest on a file with this source, and return the lines that it prints."""
     (folder / "test_it.py").write_text(source)
     (folder / "pytest.ini").write_text("[pytest]\n")
     environment = {**os.environ, "SEED": "17", "SYSTOLA_BUILD": str(folder / "build")}
@@ -44,7 +44,7 @@ def report_of(folder: Path, source: str, *options: str) -> list[str]:
 
 
 def headed(lines: list[str], title: str) -> list[str]:
-    """Return the lines after a title with a rule."""
+    """Return the lines that follow the heading with this title in pytest's output."""
     return lines[next(n for n, line in enumerate(lines) if f" {title} " in line) + 1 :]
 
 
@@ -55,13 +55,13 @@ def test_an_assertion(tmp_path: Path) -> None:
         "repeat with: SEED=17 .venv/bin/pytest 'test_it.py::test_sum'",
     ]
     assert headed(lines, "test_sum")[:2] == told
-    # The last line is pytest's own count of tests.
+    # Pytest's count of tests is in the last line, which is left out here.
     assert lines[-3:-1] == told
 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_cocotb_test(known: bool, tmp_path: Path) -> None:
-    """A simulator's log is in a file; its end is shown where the text has no assertion."""
+    """Check that a simulator's log goes to a file, and its end is shown without an assertion."""
     source = f"""
 from systola.sim.runner import TestFailure
 def test_unit():
@@ -80,7 +80,7 @@ def test_unit():
 
 
 def test_many_failures(tmp_path: Path) -> None:
-    """The end of a run stays short."""
+    """Check that the end of a run stays short even with many failures."""
     source = (
         "import pytest\n@pytest.mark.parametrize('n', range(7))\ndef test_n(n):\n    assert n < 0\n"
     )

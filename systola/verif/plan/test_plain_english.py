@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check of the language finds breaches and accepts plain English."""
+"""Tests that the check of the language finds breaches, and accepts plain English."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_mood(tmp_path: Path) -> None:
 
 
 def test_places(tmp_path: Path) -> None:
-    """The check names file and line of both kinds of breaches, and no clean file."""
+    """Check that both kinds of breaches are listed with file and line, and no clean file is."""
     (tmp_path / "clean.py").write_text('"""A module."""\n')
     (tmp_path / "words.py").write_text('"""A module."""\n# The cycle behind the load.\n')
     (tmp_path / "mood.py").write_text('def f():\n    """The value."""\n')

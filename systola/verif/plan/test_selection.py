@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the choice of tests in a run, of a unit's dependents, and of the stored times."""
+"""Tests of the choice of tests for a run, of tests that depend on a unit, and of stored times."""
 
 import json
 import os
@@ -31,7 +31,7 @@ ON_VERILATOR = "test_unit[1-first-verilator]"
 
 
 def chosen(folder, *options, **environment):
-    """Return the names of the tests that a run takes, or its message if it takes none."""
+    """Return the names of the tests that a run of pytest takes, and its error messages."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
     plugin = ["-p", "systola.verif.plan.selection", "-W", "ignore"]
     done = subprocess.run(
@@ -104,9 +104,9 @@ def test_nothing_is_left_of_both(folder):
     ],
 )
 def test_dependents(unit, tests):
-    """Find the tests that instantiate the unit, directly or inside another unit.
+    """Check that the tests found for a unit instantiate it, directly or inside another unit.
 
-    Tests that merely share a constant with it are not found.
+    Tests that only use a constant of the unit are not found.
     """
     assert dependents(unit) == {*(f"units/{test}" for test in tests), *WHOLE_MACHINE}
 
@@ -147,7 +147,10 @@ def test_other_tests_than_were_measured(count):
 
 
 def test_stored_times():
-    """Check that stored times are within the budget; `make lint` compares them with the tests."""
+    """Check that the stored times are within the budget, and belong to the stored tests.
+
+    `make lint` compares them with the present tests.
+    """
     stored = json.loads(budget.STORED.read_text())
     tests = {module: each["tests"] for module, each in stored["modules"].items()}
     assert budget.problems(stored, tests) == []

@@ -4,7 +4,8 @@
 `python -m systola.verif.plan.testplan --write docs` writes docs/testplan.md from testplan.toml.
 `--check docs` exits with status 1 if the page is out of date, or if the plan disagrees with the
 present tests or machine. `--results FILE` prints the plan with the verdicts of a run with its
-report (pytest's --junitxml) in FILE. It exits with status 1 if a feature is not shown.
+report (pytest's --junitxml) in FILE. It exits with status 1 if a feature has no passed test, or a
+failed test.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ RESULTS = "--results"
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature that the project promises.
+    """A feature that the project promises, with the tests that show it.
 
-    `tests` are FOLDER/MODULE or FOLDER/MODULE:NAME, below verif/.
+    `tests` are names FOLDER/MODULE or FOLDER/MODULE:NAME below verif/.
     """
 
     name: str
@@ -47,7 +48,7 @@ class Feature:
 
 
 def features(path: Path = PLAN) -> list[Feature]:
-    """Return the features of the plan, in its order."""
+    """Return the features of the testplan, in its order."""
     plan = tomllib.loads(path.read_text(encoding="utf-8"))
     return [
         Feature(name, entry["what"], entry["stage"], tuple(entry["tests"]))
@@ -56,7 +57,7 @@ def features(path: Path = PLAN) -> list[Feature]:
 
 
 def problems(plan: Sequence[Feature]) -> list[str]:
-    """Return the differences between the plan and the tests and the machine, each in one line."""
+    """Return the places where the plan disagrees with tests or machine, each in one line."""
     found = [
         f"{feature.name}: no test {test}"
         for feature in plan
@@ -80,7 +81,7 @@ def problems(plan: Sequence[Feature]) -> list[str]:
 
 
 def _expected() -> Iterator[str]:
-    """Yield the features that every machine implies: instructions, faults, units."""
+    """Yield the names of features that the plan must have: all instructions, faults and units."""
     yield from (f"isa.{entry.mnemonic}" for entry in BY_OPCODE.values())
     yield from (f"fault.{fault.name.lower()}" for fault in Fault if fault is not Fault.NONE)
     for path in sorted((VERIF.parent / "hdl").rglob("*.py")):
@@ -95,7 +96,7 @@ def _exists(test: str) -> bool:
 
 @cache
 def _functions(module: str) -> frozenset[str]:
-    """Return the test functions of a module, both pytest's and cocotb's."""
+    """Return the names of all functions in a test module, for pytest and for cocotb."""
     tree = ast.parse((VERIF / f"{module}.py").read_text(encoding="utf-8"))
     return frozenset(
         item.name for item in tree.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -141,9 +142,9 @@ def page() -> str:
 
 
 def verdicts(results: Path) -> Mapping[str, Counter[str]]:
-    """Count for each test function how often it passed, failed, was skipped or failed as expected.
+    """Return for each test function how often it passed, failed, was skipped or failed as expected.
 
-    Tests are named as in the plan. `results` is a report that pytest --junitxml wrote.
+    Tests have names as in the testplan. `results` is a report that pytest --junitxml wrote.
     """
     found = defaultdict[str, Counter[str]](Counter)
     for case in ElementTree.parse(results).iter("testcase"):
@@ -161,7 +162,10 @@ def verdicts(results: Path) -> Mapping[str, Counter[str]]:
 
 
 def summary(feature: Feature, found: Mapping[str, Counter[str]]) -> Counter[str]:
-    """Return the verdicts of all tests of a feature; a cocotb test has its module's verdict."""
+    """Return the counted verdicts of all tests of a feature.
+
+    A cocotb test has the verdicts of its module.
+    """
     total: Counter[str] = Counter()
     counted: set[str] = set()
     for test in feature.tests:
@@ -174,7 +178,7 @@ def summary(feature: Feature, found: Mapping[str, Counter[str]]) -> Counter[str]
 
 
 def _report(results: Path) -> int:
-    """Print the plan with verdicts and return the exit status."""
+    """Print the testplan with verdicts from a report, and return the exit status."""
     if not results.is_file():
         print(f"no results in {results}: run make test-all", file=sys.stderr)
         return 2
@@ -193,7 +197,7 @@ def _report(results: Path) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command and return the exit status."""
+    """Write or check docs/testplan.md, or print the plan with results; return the exit status."""
     if arguments and arguments[0] == RESULTS:
         return _report(Path(arguments[1]))
     found = problems(features())

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many random programs on the simulated machine, in parallel, and the treatment of failures."""
+"""Regressions: many random programs on the simulated machine, with reports about failures."""

@@ -28,7 +28,7 @@ PRESETS = ("tiny", "7x5", "small", "base")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return the exit status.
+    """Run the command `make regress` and return its exit status.
 
     The status is 1 if a program failed, 2 if the run was stopped before its end.
     """

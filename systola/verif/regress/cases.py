@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of a regression; equal cases give equal programs."""
+"""The programs of a regression: a case, of a kind, seed and number, always gives one program."""
 
 from __future__ import annotations
 
@@ -62,22 +62,24 @@ _WHOLE: dict[str, Callable[[Config, str], Image]] = {
     "sums": sums_program,
     "scales": scales_program,
 }
-"""Kinds of programs that always reach Halt."""
+"""Kinds of programs that always reach Halt, each with the function that writes such a program."""
 FAULT_EVERY = 5
-"""Number of programs for each program that ends in a fault."""
+"""Number of random programs of which one ends in a fault."""
 _INSTRUCTIONS_WITH = {
     **{Fault.ILLEGAL_FIELD: 8, Fault.BUFFER_RANGE: 4, Fault.UNAVAILABLE: 6, Fault.OVERLAP: 3},
     **{Fault.HOST_WINDOW: 2, Fault.PARAMETER_RANGE: 2, Fault.WINDOW: 2},
 }
-"""Weight of lone faults that many kinds of instructions have, compared with other lone faults."""
+"""Frequency of faults that many kinds of instructions can raise, compared with other faults."""
 _GARBAGE_WORDS = 6
 _SMALL_BITS = 6
-"""Bits of most numbers in garbage: instructions with large numbers fail at the first check."""
+"""Number of bits of most numbers in programs of the kind "garbage".
+
+Instructions with larger numbers fail at the first check."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program: number `index` of a seed, of one of the KINDS."""
+    """A program of a regression: number `index` of a seed, of one of the KINDS."""
 
     kind: str
     preset: str
@@ -86,11 +88,11 @@ class Case:
 
     @property
     def config(self) -> Config:
-        """Return the machine that the program is for."""
+        """Return the configuration of the machine for which the program is written."""
         return machine(self.preset)
 
     def image(self) -> Image:
-        """Return the program with its data."""
+        """Return the case's program with its data."""
         name = f"{self.kind} {self.seed} {self.index}"
         if self.kind == "garbage":
             return _garbage(self.config, name)
@@ -105,7 +107,7 @@ class Case:
 
     @property
     def ends(self) -> frozenset[Fault]:
-        """Return the ends that the program may come to."""
+        """Return the faults in which the program may end; Fault.NONE stands for Halt."""
         if self.kind in ("garbage", "damaged"):
             return ANY_END
         if self.kind == "faults":
@@ -113,9 +115,7 @@ class Case:
         return HALT if self.kind in _WHOLE else ends_in(self._fault())
 
     def _lone(self) -> tuple[Fault, Callable[[Config, str, Fault], Image]]:
-        """Return the fault of this number, and a function that writes a program with this fault
-        alone.
-        """
+        """Return a fault, by the case's number, and a function that writes a program with it."""
         programs = [
             lone
             for lone in lone_faults(self.config)
@@ -124,7 +124,7 @@ class Case:
         return programs[self.index % len(programs)]
 
     def _fault(self) -> Fault | None:
-        """Return the fault in which a random program of this number ends, None for Halt."""
+        """Return the fault in which a random program ends, by the case's number; None for Halt."""
         faults = static_faults(self.config)
         number, last = divmod(self.index, FAULT_EVERY)
         return faults[number % len(faults)] if last == FAULT_EVERY - 1 else None
@@ -147,10 +147,9 @@ def _garbage(config: Config, name: str) -> Image:
 
 
 def _word(rng: random.Random, word: bytes) -> bytes:
-    """Return a word of one of several kinds.
+    """Return a wrong instruction word to put in place of `word`.
 
-    It is noise, an instruction with one bit wrong, or an instruction of mostly small random
-    numbers.
+    The word is noise, `word` with one bit wrong, or an instruction of mostly small random numbers.
     """
     bits = 8 * INSTRUCTION_BYTES
     kind = rng.random()
@@ -168,7 +167,7 @@ def _word(rng: random.Random, word: bytes) -> bytes:
 
 
 def _number(rng: random.Random, field: Field) -> int:
-    """Return a value that the field can hold."""
+    """Return a random value, mostly a small number, that the field can hold."""
     low, high = field.range
     if rng.random() < 0.1:
         return rng.randint(low, high)

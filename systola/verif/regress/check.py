@@ -21,20 +21,20 @@ from systola.verif.kit.blame import blame
 from systola.verif.kit.images import make_image, random_memory
 
 INSTRUCTION_LIMIT = 4_000
-"""Instructions of a program that is still compared; a longer program is abandoned after some
-cycles."""
+"""Largest number of executed instructions of a program that is compared. A longer program is
+abandoned after some cycles."""
 ABANDON_AFTER = 5_000
 CYCLE_LIMIT = 30_000_000
-"""Cycles above all that a program without a hang takes within INSTRUCTION_LIMIT."""
+"""Limit in cycles, above which a program of INSTRUCTION_LIMIT instructions counts as hanging."""
 _ENTRIES_AT_ONCE = 16
 
 
 @dataclass
 class Totals:
-    """A count of the programs that were run.
+    """Counts of the programs that were run, and of their ends.
 
-    `words` counts the instructions reached, faulting ones included. `cut_short` counts programs
-    that a bus error or a reset ended.
+    `words` counts executed instructions, with instructions that faulted. `cut_short` counts
+    programs that a bus error or a reset ended.
     """
 
     programs: int = 0
@@ -45,7 +45,7 @@ class Totals:
     cycles: int = 0
 
     def add(self, other: Totals) -> None:
-        """Add the numbers of another run."""
+        """Add the counts of another run."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
@@ -60,12 +60,12 @@ class Pair:
         self.golden = golden or Machine(self.config)
         self.machine = machine
         self.limit = limit
-        """Cycles that no program may take."""
+        """Limit of a program in cycles, at which it counts as hanging."""
         self.totals = Totals()
         self.first_difference: int | None = None
-        """Byte of the host window where the last program differed first."""
+        """First byte of the host window that was wrong after the last program, None without any."""
         self.last_cycles: int | None = None
-        """Cycles of the last program; None if its end is not known."""
+        """Number of cycles of the last program; None if its end is not known."""
         problem = self.fill()
         assert problem is None, f"filling the memories: {problem}"
 
@@ -77,10 +77,10 @@ class Pair:
         progress: Callable[[int], None] | None = None,
         interval: int = 1 << 20,
     ) -> str | None:
-        """Run a program on both and return the difference, or None if there is none.
+        """Run a program on machine and golden model, and return the difference, or None.
 
-        A program that comes to none of the `ends` is an error, too. Only with ANY_END may it run
-        forever or overwrite itself. `progress` and `interval` are arguments of Simulator.run.
+        A program that ends in none of the faults `ends` is an error, too. Only with ANY_END may it
+        run forever or overwrite itself. `progress` and `interval` are arguments of Simulator.run.
         """
         self.last_cycles = None
         host = image.host.copy()
@@ -95,7 +95,7 @@ class Pair:
             return str(error)
         program = host[image.program_offset :][: len(image.program)]
         if program.tobytes() != image.program:
-            # Undefined: a program that overwrites its own instructions. It must still end.
+            # A program that overwrites its own instructions has undefined results, but must end.
             return self._abandon(image, ends)
         try:
             result = self.machine.run(image, limit=self.limit, progress=progress, interval=interval)
@@ -121,7 +121,7 @@ class Pair:
         return None
 
     def _abandon(self, image: Image, ends: Container[Fault]) -> str | None:
-        """Run a program with an unknown end, and define all memories again afterwards."""
+        """Run a program with an unknown end for some cycles, and then fill all memories again."""
         if ends != scoreboard.ANY_END:
             return f"after {INSTRUCTION_LIMIT} instructions no end, or it has overwritten itself"
         try:
@@ -135,8 +135,9 @@ class Pair:
         return self.fill()
 
     def fill(self) -> str | None:
-        """Make all memories of the machine and the golden model equal again; the totals do not
-        count this program.
+        """Make all memories of machine and golden model equal again, and return an error or None.
+
+        The totals do not count the program that fills the memories.
         """
         totals = replace(self.totals)
         problem = self.check(filling(self.config))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine and a Pair that record the coverage of their programs."""
+"""A simulated machine, and a Pair with a golden model, that record coverage of their programs."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from systola.verif.regress.check import Pair
 
 
 class CountingSimulator(Simulator):
-    """A machine that counts; `faults` counts the causes of the faults that it has reported."""
+    """A simulated machine that counts coverage; `faults` counts its reported faults by cause."""
 
     def __init__(self, config: Config, **how: Any) -> None:
         self.faults: Counter[Fault] = Counter()
         super().__init__(config, library=counting_library(config), **how)
 
     def run(self, image: Image, **how: Any) -> RunResult:
-        """Run a program as any machine does."""
+        """Run a program as other simulated machines do, and count its fault."""
         result = super().run(image, **how)
         self.faults[result.fault_cause] += 1
         return result
 
 
 class CountingPair(Pair):
-    """A pair that has the `coverage` of all programs it has run."""
+    """A pair of machine and golden model that has the `coverage` of all programs it has run."""
 
     def __init__(self, machine: CountingSimulator) -> None:
         self._machine, self._golden = machine, Observer(machine.config)
         super().__init__(machine, self._golden)
 
     def coverage(self) -> Coverage:
-        """Return the coverage of all programs so far."""
+        """Return the coverage of all programs that the pair has run so far."""
         return Coverage.of(self._machine, self._golden, self._machine.faults)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Disturbances from outside while a program runs: bus errors, resets, register writes.
 
-Each function takes a Pair and a program with its ends, and runs the program. It returns the error,
-or None. The next program then finds the same memories on both sides again.
+Each function takes a Pair, and a program with its permitted ends. It runs the program with a
+disturbance, and returns a description of a wrong behaviour, or None. For the next program, the
+memories of machine and golden model are equal again.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ LONGEST_GAP = 60
 
 @dataclass(frozen=True)
 class Expected:
-    """The golden model's result of the program without a disturbance."""
+    """The golden model's result of a program that runs without a disturbance."""
 
     touched: Touched
     host: NDArray[np.uint8]
@@ -46,13 +47,13 @@ class Expected:
 
     @classmethod
     def of(cls, config: Config, image: Image) -> Expected:
-        """Run the program on the golden model."""
+        """Return the golden model's result of a program."""
         touched, host = Touched(config), image.host.copy()
         outcome = touched.run(host, image.weights, image.program_offset, limit=INSTRUCTION_LIMIT)
         return cls(touched, host, outcome)
 
     def unmeant(self, ends: Container[Fault]) -> str | None:
-        """Return the error if the program comes to none of the `ends`, else None."""
+        """Return a message if the program ends in none of the faults `ends`, else None."""
         try:
             check_end(self.outcome.fault, ends)
         except AssertionError as error:
@@ -60,7 +61,7 @@ class Expected:
         return None
 
     def stray(self, image: Image, host: NDArray[np.uint8]) -> int | None:
-        """Return a byte of the host window that has changed although no instruction writes it."""
+        """Return the first byte of `host` that has changed although no instruction writes it."""
         bus = self.touched.config.host_bus_bytes
         may = np.zeros(host.size // bus, np.bool_)
         for beats in self.touched.written.values():
@@ -72,10 +73,10 @@ class Expected:
 def bus_error(
     pair: Pair, image: Image, rng: random.Random, ends: Container[Fault] = HALT
 ) -> str | None:
-    """Answer one beat of one port with an error.
+    """Run a program while a memory answers one beat of one port with an error.
 
-    The fault names an instruction that needs the beat; if no instruction needs it, nothing is
-    visible.
+    The fault must name an instruction that needs the beat. If no instruction needs the beat, the
+    error must not be visible.
     """
     expected = Expected.of(pair.config, image)
     if problem := expected.unmeant(ends):
@@ -85,7 +86,10 @@ def bus_error(
 
 
 def _some_beat(expected: Expected, image: Image, rng: random.Random) -> tuple[bool, int]:
-    """Choose a beat, mostly one that is needed: whether it is on the host port, and its number."""
+    """Return a random beat: True if it is on the host port, and its number.
+
+    Most beats are needed by an instruction.
+    """
     config = expected.touched.config
     on_host = not image.weights.size or rng.random() < 0.7
     touched = expected.touched
@@ -106,7 +110,7 @@ def _some_beat(expected: Expected, image: Image, rng: random.Random) -> tuple[bo
 
 
 def error_on(pair: Pair, image: Image, expected: Expected, on_host: bool, beat: int) -> str | None:
-    """Answer the given beat with an error, and check as in `bus_error`."""
+    """Run a program with an error on the given beat, and check it as in `bus_error`."""
     config, touched = pair.config, expected.touched
     bus = config.host_bus_bytes if on_host else config.weight_bus_bytes
     span = (beat * bus, (beat + 1) * bus)
@@ -158,9 +162,10 @@ def _after_error(
 def silence(
     pair: Pair, image: Image, rng: random.Random, ends: Container[Fault] = HALT
 ) -> str | None:
-    """Leave a burst with a certain beat without an answer.
+    """Run a program while a memory does not answer a burst with a certain beat.
 
-    If the beat is needed, the fault is BUS_TIMEOUT with its port, and the reset input recovers.
+    If an instruction needs the beat, the fault must be BUS_TIMEOUT with the beat's port. After a
+    pulse of the reset input, programs must run again.
     """
     expected = Expected.of(pair.config, image)
     if problem := expected.unmeant(ends):
@@ -206,9 +211,9 @@ def silence(
 def reset(
     pair: Pair, image: Image, rng: random.Random, ends: Container[Fault] = HALT
 ) -> str | None:
-    """Reset in any cycle, by the soft reset or the reset input.
+    """Reset the machine in any cycle of a program, by the soft reset or by the reset input.
 
-    Afterwards nothing but the program's own output may have changed.
+    Afterwards only bytes that the program writes may have changed in the host window.
     """
     problem = pair.check(image, ends=ends)
     if problem or pair.last_cycles is None:
@@ -231,7 +236,7 @@ def reset(
 def register_writes(
     pair: Pair, image: Image, rng: random.Random, ends: Container[Fault] = HALT
 ) -> str | None:
-    """Write all registers from the host while the program runs: this has no visible effect."""
+    """Run a program while the host writes all registers, which must have no visible effect."""
     problem = pair.check(image, ends=ends)
     if problem or pair.last_cycles is None:
         return problem
@@ -242,7 +247,7 @@ def register_writes(
 
     def write(spent: int) -> None:
         if spent >= cycles - 2 * LONGEST_GAP:
-            # The program would end in between, and then these writes do have an effect.
+            # The program might end before the writes, which would then have an effect.
             return
         if rng.random() < 0.2:
             pair.machine.write(Register.CONTROL, Control.START)
@@ -251,7 +256,7 @@ def register_writes(
             pair.machine.write(offset, rng.getrandbits(32))
 
     problem = pair.check(image, ends=ends, progress=write, interval=rng.randint(1, LONGEST_GAP))
-    # The host sees a waiting program at a time that depends on its other work.
+    # A program that waits for the host has no fixed cycles: the host sees the wait later.
     waits = Opcode.SYNCHRONIZE_HOST in image.program[::INSTRUCTION_BYTES]
     if not problem and not waits and pair.last_cycles != cycles:
         problem = f"{pair.last_cycles} cycles instead of {cycles}"
@@ -259,4 +264,4 @@ def register_writes(
 
 
 DISTURBANCES = {"errors": bus_error, "silence": silence, "resets": reset, "writes": register_writes}
-"""Functions by the kind of regression."""
+"""Function of each kind of regression with disturbances."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A part of a regression that one process runs: programs after one another on one machine."""
+"""Jobs: parts of a regression, each of which one process runs on one machine."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from systola.verif.regress.disturbances import DISTURBANCES
 from systola.verif.regress.shrink import fewest, with_words, words_of
 
 CHUNK = 15
-"""Programs of a job: few, so that a few jobs together use all kinds of memories."""
+"""Number of programs of a job, so few that a few jobs together use all kinds of memories."""
 MEMORIES = ((0, 0.0), (1, 0.0), (30, 0.1), (9, 0.5))
-"""Latency in cycles and stall probability of the memories, in turn."""
+"""Latency in cycles and stall probability of the memories, which jobs use in turn."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Job:
     first: int
     count: int
     counting: bool = False
-    """True to record coverage, which takes several times as long."""
+    """True if the job records coverage, which takes several times as long."""
 
     @property
     def memory(self) -> tuple[int, float]:
@@ -47,7 +47,7 @@ class Job:
         return MEMORIES[self.first // CHUNK % len(MEMORIES)]
 
     def case(self, index: int) -> Case:
-        """Return one of the job's cases."""
+        """Return the job's case with number `index`."""
         return Case(self.kind, self.preset, self.seed, index)
 
 
@@ -59,7 +59,10 @@ class Report:
     failures: list[str] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
     left_out: int = 0
-    """Programs after the first failing one of a job: that failure might cause theirs."""
+    """Number of programs not run because an earlier program of their job failed.
+
+    The first failure might also make these programs fail.
+    """
 
     def add(self, other: Report) -> None:
         """Add the findings of another job."""
@@ -70,7 +73,7 @@ class Report:
 
 
 def run_job(job: Job) -> Report:
-    """Run the programs of a job, without a reset in between, up to the first that fails."""
+    """Run the programs of a job, without a reset between, up to the first program that fails."""
     report = Report()
     with _pair(job) as pair:
         for index in range(job.first, job.first + job.count):
@@ -86,8 +89,9 @@ def run_job(job: Job) -> Report:
 
 
 def explain(job: Job, index: int, problem: str) -> str:
-    """Describe the failure of case `index`, the shortest program that shows it, and how to repeat
-    it.
+    """Return a description of the failure of case `index`.
+
+    It has the shortest program that still fails, and the command that repeats the failure.
     """
     case = job.case(index)
     again = (
@@ -114,9 +118,9 @@ def explain(job: Job, index: int, problem: str) -> str:
 
 
 def fails(job: Job, index: int, image: Image) -> str | None:
-    """Run only this program on a new machine, disturbed like case `index` of the job.
+    """Run a program alone on a new machine, with the disturbance of case `index` of the job.
 
-    Returns the difference, or None.
+    Returns a description of the difference, or None.
     """
     with _pair(job) as pair:
         return _check(pair, job, index, image)
@@ -125,7 +129,10 @@ def fails(job: Job, index: int, image: Image) -> str | None:
 def _check(
     pair: Pair, job: Job, index: int, image: Image, ends: Container[Fault] = ANY_END
 ) -> str | None:
-    """Check the program or a part of it; the end of a part is not known."""
+    """Run a case's program, or a part of it, and return the difference, or None.
+
+    With a part of a program, any end is permitted.
+    """
     disturbance = DISTURBANCES.get(job.kind)
     if disturbance is None:
         return pair.check(image, ends=ends)
@@ -133,9 +140,10 @@ def _check(
 
 
 def record(job: Job, index: int, waves: Path) -> tuple[str | None, Path]:
-    """Run one program alone with a waveform.
+    """Run the program of case `index` alone, and record a waveform in `waves`.
 
-    Returns the error, and a save file with a marker at the write of the first wrong byte.
+    Returns the error, and a save file of the viewer with a marker at the write of the first wrong
+    byte.
     """
     with _pair(replace(job, counting=False), waves) as pair:
         problem = _check(pair, job, index, job.case(index).image())
@@ -147,7 +155,7 @@ def record(job: Job, index: int, waves: Path) -> tuple[str | None, Path]:
 
 @contextmanager
 def _pair(job: Job, waves: Path | None = None) -> Iterator[Pair]:
-    """Make a new machine and its golden model."""
+    """Yield a new simulated machine with its golden model."""
     latency, stall = job.memory
     config = job.case(job.first).config
     memory: dict[str, Any] = {"latency": latency, "stall": stall, "seed": job.seed % (1 << 59)}
@@ -168,7 +176,7 @@ def jobs(
     *,
     counting: bool = False,
 ) -> list[Job]:
-    """Return the jobs of `count` programs on each preset."""
+    """Return jobs that together run `count` programs on each preset."""
     return [
         Job(kind, preset, seed, start, min(CHUNK, first + count - start), counting)
         for start in range(first, first + count, CHUNK)

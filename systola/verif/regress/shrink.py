@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reduction of a failing program to the shortest that still fails."""
+"""The reduction of a failing program to a shorter program that still fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Item = TypeVar("_Item")
 
 
 def words_of(image: Image) -> list[bytes]:
-    """Return the instructions of a program."""
+    """Return the instruction words of an image's program."""
     code = image.program
     return [
         code[place : place + INSTRUCTION_BYTES] for place in range(0, len(code), INSTRUCTION_BYTES)
@@ -22,7 +22,10 @@ def words_of(image: Image) -> list[bytes]:
 
 
 def with_words(image: Image, words: Sequence[bytes]) -> Image:
-    """Return the same data with another program, no longer than the old, which ends at Halt."""
+    """Return an image with the same data and a new program, no longer than the old one.
+
+    The program ends at Halt.
+    """
     host = image.host.copy()
     host[image.program_offset :][: len(image.program)] = 0
     ends = [] if words and words[-1][0] == Opcode.HALT else [encode(Opcode.HALT)]
@@ -35,11 +38,11 @@ def with_words(image: Image, words: Sequence[bytes]) -> Image:
 
 
 def fewest(items: Sequence[_Item], fails: Callable[[Sequence[_Item]], bool]) -> list[_Item]:
-    """Return a smallest list of items with which `fails(items)` still holds.
+    """Return a short list of items for which `fails` still returns True.
 
-    No single item and no half of them can be left out. `fails(items)` holds at first, and the order
-    stays. It is delta debugging (Zeller and Hildebrandt, 2002): pieces are left out, and smaller
-    pieces when no piece of a size can be.
+    No single item and no half of them can be left out. At first `fails(items)` must be True. The
+    order stays the same. The method is delta debugging (Zeller and Hildebrandt, 2002): pieces are
+    left out, and then smaller pieces when no piece of a size can be left out.
     """
     kept = list(items)
     size = max(1, len(kept) // 2)

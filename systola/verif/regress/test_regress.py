@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of regressions: random programs and garbage pass; a planted error is found.
+"""Tests of regressions: random programs and garbage pass, and a planted error is found.
 
-The program that finds it is made short."""
+The program that finds the error is made short."""
 
 import json
 
@@ -28,7 +28,7 @@ from systola.verif.regress.shrink import fewest, with_words, words_of
 
 GARBAGE = 200
 ALL_GARBAGE = 100_000
-"""Programs with --exhaustive: about ten minutes."""
+"""Number of programs of garbage with --exhaustive, which take about ten minutes."""
 DAMAGED, MANY_DAMAGED = 45, 3_000
 MOST_BEATS = 400
 DISTURBED = 30
@@ -36,7 +36,7 @@ MANY_DISTURBED = 5_000
 
 
 class Broken(Machine):
-    """A golden model that gives some results of Pool a wrong bit."""
+    """A golden model with a wrong bit in some results of Pool."""
 
     def pool(self, **operands):
         super().pool(**operands)
@@ -52,7 +52,7 @@ class Broken(Machine):
     ],
 )
 def test_garbage(name, count):
-    """Run words without a meaning: the golden model's result or fault always, and never a hang."""
+    """Check programs with meaningless words: the golden model's result or fault, never a hang."""
     totals = regression("garbage", name, count)
     assert totals.programs + totals.abandoned == count
     assert totals.faults > count // 2
@@ -68,7 +68,7 @@ def test_garbage(name, count):
     ],
 )
 def test_damage_comes_late(name, count):
-    """Damage a program late: the machine executes hundreds of instructions before the damage."""
+    """Check programs with damage near their end, after hundreds of executed instructions."""
     totals = regression("damaged", name, count)
     assert totals.programs + totals.abandoned == count
     assert totals.faults > count // 5
@@ -76,9 +76,7 @@ def test_damage_comes_late(name, count):
 
 
 def regression(kind, name, count):
-    """Run programs of a kind, none of which may differ from the golden model, and return the
-    totals.
-    """
+    """Run programs of a kind, all of which must agree with the golden model; return totals."""
     total = Report()
     for report in run_here(jobs(kind, [name], random_seed(), 0, count), 1, run_job):
         assert not report.failures, "\n".join(report.failures)
@@ -96,7 +94,7 @@ def regression(kind, name, count):
     ],
 )
 def test_disturbances(kind, name, count):
-    """Run with errors on the buses, resets and register writes at any time."""
+    """Check programs with bus errors, resets and register writes at any time."""
     totals = regression(kind, name, count)
     assert totals.programs >= count
     if kind != "writes":
@@ -105,7 +103,7 @@ def test_disturbances(kind, name, count):
 
 @pytest.mark.parametrize("name", ["tiny", thorough("small")])
 def test_an_error_on_each_beat(name):
-    """Put an error on each beat of a program, its data and its weights, one after the other."""
+    """Check a bus error on each beat of a program, of its data and of its weights, in turn."""
     config = preset(name)
     image = Case("errors", name, random_seed(), 0).image()
     expected = Expected.of(config, image)
@@ -122,7 +120,7 @@ def test_an_error_on_each_beat(name):
 
 
 def test_an_error_that_nobody_reports(monkeypatch):
-    """Let memories answer with OKAY where an error is expected."""
+    """Check that a missing bus error is found: memories answer with OKAY in its place."""
     run = Simulator.run
     monkeypatch.setattr(
         Simulator, "run", lambda self, image, *, limit, **_: run(self, image, limit=limit)
@@ -132,7 +130,7 @@ def test_an_error_that_nobody_reports(monkeypatch):
 
 
 def test_a_stray_write():
-    """Find, byte by byte, a change that no instruction has written."""
+    """Check that a changed byte of host memory that no instruction writes is found."""
     image = Case("resets", "tiny", 1, 0).image()
     expected = Expected.of(preset("tiny"), image)
     assert expected.stray(image, expected.host) is None
@@ -210,7 +208,7 @@ def test_command(tmp_path, capsys):
 
 
 def test_what_is_left_out_is_told(monkeypatch, capsys):
-    """Stop a job at its first failure, and all jobs when nothing can be built."""
+    """Check that a job stops at its first failure, and that all jobs stop if a build fails."""
     monkeypatch.setattr(check, "Machine", Broken)
     arguments = ["--preset", "tiny", "--programs", "20", "--seed", "5", "--jobs", "1"]
     assert main(arguments) == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A search, by the golden model, for the bus beats that a program needs."""
+"""A golden model that finds the bus beats that a program needs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from systola.golden.machine import Machine
 
 
 class Touched(Machine):
-    """A golden model that remembers for each instruction, by its number, the beats it needs.
+    """A golden model that remembers the bus beats that each instruction needs, by its number.
 
-    `read` and `written` are beats of the host port, `weights` of the weight port. `used` has the
-    beats of `weights` with tiles that are used: other tiles may come too late for the end of the
-    program. A beat is a bus word of its window, by number.
+    `read` and `written` are beats of the host port, `weights` are beats of the weight port. `used`
+    has the beats of `weights` with tiles that are used: other tiles may come after the program's
+    end. A beat is the number of a bus word in its window.
     """
 
     def __init__(self, config: Config) -> None:
@@ -30,30 +30,30 @@ class Touched(Machine):
         self._rows_are = self.read
 
     def write_host_memory(self, **operands: int) -> None:
-        """Note the rows as written."""
+        """Execute a Write_Host_Memory, and note the beats of its rows as written."""
         self._rows_are = self.written
         super().write_host_memory(**operands)
         self._rows_are = self.read
 
     def write_host_memory_alternate(self, **operands: int) -> None:
-        """Note the rows as written."""
+        """Execute an alternate write, and note the beats of its rows as written."""
         self._rows_are = self.written
         super().write_host_memory_alternate(**operands)
         self._rows_are = self.read
 
     def load_parameters(self, *, host: int, parameter: int, count: int) -> None:
-        """Note the planes as read, without the padding up to their pitch."""
+        """Execute a Load_Parameters, and note the beats of its planes, without padding, as read."""
         pitch = self.config.output_pitch
         self._host_rows(host, count * PARAMETER_PLANES, pitch, self.config.cols)
         super().load_parameters(host=host, parameter=parameter, count=count)
 
     def load_table(self, *, host: int, table: int) -> None:
-        """Note the whole table as read."""
+        """Execute a Load_Table, and note the beats of the whole table as read."""
         self._host_rows(host, 1, TABLE_BYTES, TABLE_BYTES)
         super().load_table(host=host, table=table)
 
     def read_weights(self, *, tile: int, count: int) -> None:
-        """Note all rows of the tiles as read."""
+        """Execute a Read_Weights, and note the beats of all rows of its tiles as read."""
         beats = self._tile_beats
         self.weights[self._pc].update(range(tile * beats, (tile + count) * beats))
         super().read_weights(tile=tile, count=count)
@@ -81,5 +81,5 @@ class Touched(Machine):
 
 
 def users(beats: dict[int, set[int]], beat: int) -> set[int]:
-    """Return the numbers of the instructions that need the beat."""
+    """Return the numbers of the instructions that need a beat."""
     return {pc for pc, needed in beats.items() if beat in needed}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The made parts of docs/signoff.md and docs/errata.md.
+"""The generated parts of docs/signoff.md and docs/errata.md.
 
-`python -m systola.verif.signoff.page --write docs` writes them, `--check docs` exits with status 1
-where they are out of date.
+`python -m systola.verif.signoff.page --write docs` writes these parts. `--check docs` exits with
+status 1 if they are out of date.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ SOURCES = (".py", ".v", ".h", ".cpp", ".vlt")
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a checklist."""
+    """A line of the sign-off checklist."""
 
     stage: str
     name: str
     verdict: str
     """Verdict on the line, one of VERDICTS."""
     evidence: str
-    """Markdown, with facts in braces."""
+    """Evidence for the verdict, as Markdown with names of facts in braces."""
 
 
 @dataclass(frozen=True)
 class Bug:
-    """A bug, the commit that mended it, and how it was found."""
+    """A bug of the machine, with the commit that mended it and the way in which it was found."""
 
     commit: str
     part: str
@@ -61,7 +61,7 @@ class Bug:
 
 
 def checklist() -> list[Line]:
-    """Return all lines, in the order of the file."""
+    """Return all lines of the checklist, in the order of checklist.toml."""
     content = tomllib.loads((HERE / "checklist.toml").read_text(encoding="utf-8"))
     return [
         Line(stage, name, entry["verdict"], entry["evidence"])
@@ -71,14 +71,14 @@ def checklist() -> list[Line]:
 
 
 def bugs() -> list[Bug]:
-    """Return all bugs, in the order of the file."""
+    """Return all known bugs, in the order of bugs.toml."""
     content = tomllib.loads((HERE / "bugs.toml").read_text(encoding="utf-8"))
     return [Bug(**each) for each in content["bug"]]
 
 
 @cache
 def facts() -> dict[str, str]:
-    """Return the numbers that evidence may name."""
+    """Return the numbers that evidence may quote, by name."""
     hardware = list((ROOT / "hdl").rglob("*.py"))
     promises = Counter(
         path for path in hardware for _ in re.finditer(r"\bpromised\w*\(", path.read_text())
@@ -110,9 +110,10 @@ def facts() -> dict[str, str]:
 
 
 def point_waivers(patterns: Sequence[str], results: Sequence[str]) -> str:
-    """Return the number of waivers for lines and for branches.
+    """Return a text with the number of coverage waivers for lines and for branches.
 
-    The lines `results` come from the stored run. A run older than all waivers counts none.
+    `results` are lines of the stored coverage run. The text mentions if the run is older than
+    all waivers.
     """
     lines, branches = (
         sum(pattern.startswith(f"{kind} ") for pattern in patterns) for kind in ("line", "branch")
@@ -122,7 +123,7 @@ def point_waivers(patterns: Sequence[str], results: Sequence[str]) -> str:
 
 
 def open_points() -> int:
-    """Count notes of work to be done in the sources that git knows."""
+    """Return the number of notes about open work in the sources that git knows."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split("\0")
@@ -134,7 +135,7 @@ def open_points() -> int:
 
 @cache
 def assumptions() -> dict[str, list[str]]:
-    """Return the text of each assumption by the class or function that makes it, by file."""
+    """Return the assumptions of formal proofs, by "file.class" or "file.function"."""
     found: dict[str, list[str]] = {}
     for path in sorted((ROOT / "verif" / "formal").glob("*.py")):
         for part in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -147,7 +148,7 @@ def assumptions() -> dict[str, list[str]]:
 
 
 def _assumed(call: ast.Call) -> str | None:
-    """Return the assumption of a call, None for other calls."""
+    """Return the text of the assumption that a call makes, None for other calls."""
     match call.func:
         case ast.Name(id="Assume"):
             return f"`{ast.unparse(call.args[0])}`"
@@ -159,7 +160,7 @@ def _assumed(call: ast.Call) -> str | None:
 
 
 def checklist_table() -> str:
-    """Return two tables: for each stage the number of lines with each verdict, and all lines."""
+    """Return two tables of the checklist: lines with each verdict by stage, and all lines."""
     lines = checklist()
     counts = {
         stage: Counter(line.verdict for line in lines if line.stage == stage) for stage in STAGES
@@ -178,7 +179,7 @@ def checklist_table() -> str:
 
 
 def sets_table() -> str:
-    """Return the configurations that campaigns run on, and these campaigns."""
+    """Return a table of the configurations on which campaigns run, with these campaigns."""
     where = {
         "random programs, garbage, bus errors, silence, resets, register writes": RANDOM,
         "coverage of all kinds of programs": COVERED,
@@ -198,13 +199,13 @@ def sets_table() -> str:
 
 
 def assumptions_table() -> str:
-    """Return the assumptions by the harness that makes them."""
+    """Return a table of the proofs' assumptions, by the harness that makes them."""
     rows = [(f"`{where}`", "; ".join(texts)) for where, texts in assumptions().items()]
     return table(("in", "assumed"), rows)
 
 
 def bugs_table() -> str:
-    """Return two tables: the number of bugs found in each way, and all bugs."""
+    """Return two tables of bugs: the number found in each way, and all bugs."""
     known = bugs()
     counts = Counter(bug.found for bug in known)
     sums = table(FOUND, [[str(counts[how]) for how in FOUND]])

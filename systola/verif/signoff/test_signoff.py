@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checklist has the items of OpenTitan's, and its evidence exists."""
+"""Tests that the sign-off checklist has OpenTitan's items, and that its evidence exists."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ V3 DESIGN_DELTAS_CAPTURED_V3 X_PROP_ANALYSIS_COMPLETED FPV_ASSERTIONS_PROVEN_AT_
    FPV_CODE_COVERAGE_AT_100 FPV_COI_COVERAGE_AT_100 ALL_TODOS_RESOLVED NO_TOOL_WARNINGS_THROWN
    TB_LINT_COMPLETE PRE_VERIFIED_SUB_MODULES_V3 NO_ISSUES_PENDING
 """
-"""The headings of these stages in lowRISC/opentitan, doc/project_governance/checklist, 34ceb5e."""
+"""Items of the checklist of lowRISC/opentitan, doc/project_governance/checklist, 34ceb5e."""
 PAGES = [DOCS / name for name in ("signoff.md", "errata.md", "energy.md")]
 
 
@@ -63,7 +63,7 @@ def test_verdicts():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_evidence_is_there(page):
-    """Files, links and commands that the page names exist, and so do the headings."""
+    """Check that files, links, headings and commands that a page names exist."""
     text = page.read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"`make ([a-z0-9-]+)", text)) <= targets
@@ -82,7 +82,7 @@ def test_evidence_is_there(page):
 
 
 def test_counts():
-    """Facts of the page equal numbers that are counted in another way."""
+    """Check that the facts quoted on the page exist, and some numbers by another count."""
     names = re.findall(r"\{(\w+)\}", " ".join(line.evidence for line in checklist()))
     assert set(names) == set(facts())
     assert int(facts()["proofs"]) == int(facts()["bounded"]) + int(facts()["induction"])
@@ -91,7 +91,7 @@ def test_counts():
 
 
 def test_waivers_are_counted():
-    """Patterns count by their kind; a stored run from before the waivers is named as such."""
+    """Check the counted waivers of each kind, and the note that a stored run is older than they."""
     patterns = ["faults: one", "line a: b", "branch a: *", "branch line a: c", "probes: line d"]
     before = ["bins 1 covered, 0 missing", "bare, line 1 covered, 1 missing"]
     text = "1 waivers of lines and 2 of branches"

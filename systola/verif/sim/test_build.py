@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of results that are built once, by one of several processes, however these end."""
+"""Tests of built results (simulators): one of several processes builds, however they end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextmanager
 def builder(root: Path, key: str, brake: Path) -> Generator[subprocess.Popen[str]]:
-    """Start a process that makes a result, and is not done while `brake` exists."""
+    """Start a process that builds a result, and does not end while the file `brake` exists."""
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, "kind", key, str(brake)],
         env={**os.environ, "SYSTOLA_BUILD": str(root)},
@@ -86,7 +86,7 @@ def test_once(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_two_processes(root: Path, tmp_path: Path) -> None:
-    """Let one process make the result while another waits and reports it; both show activity."""
+    """Check that one process builds a result while another waits, and that both report this."""
     brake = tmp_path / "brake"
     brake.touch()
     with builder(root, KEY, brake) as first:
@@ -104,7 +104,7 @@ def test_two_processes(root: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_ended_early(number: signal.Signals, root: Path, tmp_path: Path) -> None:
-    """End the maker early: the next process makes the result, and removes the leftovers."""
+    """Check a builder that is ended early: the next process builds, and removes its leftovers."""
     brake = tmp_path / "brake"
     brake.touch()
     with builder(root, KEY, brake) as process:
@@ -117,7 +117,7 @@ def test_ended_early(number: signal.Signals, root: Path, tmp_path: Path) -> None
 
 
 def test_leftovers_of_others(root: Path, tmp_path: Path) -> None:
-    """Remove leftovers with the next build of the same kind, unless their maker still works."""
+    """Check that a build removes leftovers of its kind, unless their builder still works."""
     brake = tmp_path / "brake"
     brake.touch()
     with builder(root, KEY, brake) as killed:
@@ -149,12 +149,12 @@ def made_folder(work: Path) -> Path:
 
 
 def cut(path: Path) -> None:
-    """Leave half of a file, as a loss of power does."""
+    """Cut a file in half, as a loss of power may do."""
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
 def flip(path: Path) -> None:
-    """Flip a bit and keep the size."""
+    """Flip a bit of a file, and keep the file's size."""
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
@@ -165,7 +165,7 @@ def flip(path: Path) -> None:
 def test_damaged(
     damage: Callable[[Path], object], place: str, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Make a result again, once, after a loss of power has cut it short."""
+    """Check that a damaged result, as after a loss of power, is built again, once."""
     make = made_folder if "folder" in place else made
     result = built_once("kind", KEY, "making it", make)
     whole = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
@@ -179,7 +179,10 @@ def test_damaged(
 
 
 def test_a_damaged_simulator(root: Path) -> None:
-    """Cut a shared library short: loading it would end a process with a bus error."""
+    """Check that a shared library that was cut short is built again.
+
+    Loading the damaged library would end a process with a bus error.
+    """
 
     def compiled(work: Path) -> Path:
         source = "int answer(void) { return 42; }"
@@ -196,9 +199,9 @@ def test_a_damaged_simulator(root: Path) -> None:
 
 
 def test_on_the_disk_before_it_has_its_name(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write a result to the disk before its rename, and the folder after it.
+    """Check that a result is on the disk before its rename, and the folder after it.
 
-    So power may fail at any time.
+    So a loss of power at any time does no harm.
     """
     steps: list[str] = []
     fsync, replace = os.fsync, Path.replace
@@ -232,10 +235,10 @@ def test_full_disk(root: Path) -> None:
 
 
 def test_read_only_but_there(root: Path) -> None:
-    """Use a built result from a place where nothing can be written."""
+    """Check that a built result can be used from a folder that cannot be written."""
     built_once("kind", KEY, "making it", made)
     if os.geteuid() == 0:
-        # Root may write everywhere, so the test fails if a file is opened to write.
+        # The root user may write everywhere, so a missing lock file shows that none is written.
         (root / "kind" / f"{KEY}.lock").unlink()
     (root / "kind").chmod(0o555)
     assert built_once("kind", KEY, "making it", made).read_text() == "made"
@@ -255,7 +258,7 @@ def test_signs_of_life(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
 
 def test_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Use the user's cache outside a checkout, wherever it is."""
+    """Check that results are built in the user's cache if there is no checkout."""
     monkeypatch.delenv("SYSTOLA_BUILD", raising=False)
     monkeypatch.setattr(build, "SIM_DIRECTORY", tmp_path / "sim")
     monkeypatch.setenv("XDG_CACHE_HOME", "/a/cache")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the names of inner signals that simulators and coverage add to the Verilog."""
+"""Tests of names of inner signals in the Verilog that simulators and coverage refer to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from systola.verif.plan.selection import thorough
 
 @pytest.mark.parametrize("add", [thorough(with_events), thorough(with_state), with_probes])
 def test_names(add: Callable[[str], str], tmp_path: Path) -> None:
-    """Check that Verilator finds each of them; other quick tests have no simulator with probes."""
+    """Check that Verilator finds each inner signal; other quick tests build no probes."""
     file = tmp_path / "tpu.v"
     file.write_text(add(verilog_of(preset("tiny"))))
     options = ("--lint-only", "--no-timing", "-Wno-lint", "-Wno-style", "--top-module", "tpu")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of folders with names that make and Verilator's wrapper cannot take.
+"""Tests of folders with names that `make` and Verilator's wrapper script do not accept.
 
 The names have a space, an umlaut or a bracket.
 """
@@ -22,7 +22,7 @@ NAMES = ("my proj", "prüfstand", "proj (2)", "it's", "a&b", "a$b", "a#b", "a\nb
 
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
-    """Clear the cached facts about the process, so that a test finds them out again."""
+    """Clear cached facts about tools and folders before and after a test."""
     kept = plain_path, build._links, verilator.toolchain
     for each in kept:
         each.cache_clear()
@@ -49,8 +49,9 @@ def test_no_plain_name_for_temporary_files(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_verilator_in_such_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put Verilator in such a folder: its wrapper follows links to itself, and knows only its
-    folder.
+    """Check a Verilator that is installed in a folder with an odd name.
+
+    Its wrapper script follows links to itself, and finds files only in its own folder.
     """
     expected = verilator.toolchain()
     folder = tmp_path / "my prüfstand" / "verilator"

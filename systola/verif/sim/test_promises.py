@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the promises between units are checked in simulations, and only there."""
+"""Tests that promises (assertions about signals between units) are checked in simulations only."""
 
 import re
 
@@ -22,7 +22,10 @@ def test_not_in_hardware():
 
 @pytest.mark.thorough
 def test_a_broken_promise_is_told(capfd):
-    """Push an entry too many to a queue: the scoreboard itself does not look for room."""
+    """Check the message for a broken promise: a push to a full queue of the scoreboard.
+
+    The scoreboard itself does not check for room.
+    """
     text, places = re.subn(
         r"no_place <= [^;]*;", "no_place <= 1'h0;", verilog_of(CONFIG, promises=True)
     )

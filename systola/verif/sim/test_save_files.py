@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of save files of waveforms, with values by the names in the hardware description.
+"""Tests of save files for viewers of waveforms, which show values by their names in hdl/.
 
-Commands are interpreted as Surfer does.
+The tests interpret commands as the viewer Surfer does.
 """
 
 import re
@@ -34,7 +34,7 @@ COMMANDS = {
     "marker_set": r"[^\s#;]+ \d+",
     "cursor_set": r"\d+",
 }
-"""Commands of Surfer 0.7, and the arguments of each.
+"""Commands of the viewer Surfer 0.7, each with a pattern of its arguments.
 
 The source is its libsurfer/src/command_parser.rs: get_parser, and separate_at_space for a marker's
 name. fzcmd.rs beside it splits words, and batch_commands.rs takes # for a comment and ; for the
@@ -51,7 +51,7 @@ WEATHER = Names("Weather", 2, {0: "SUN", 2: "RAIN"})
 
 
 class Small(wiring.Component):
-    """A unit with an enumeration as port, and a register with a field that is an enumeration."""
+    """A unit with a port that is an enumeration, and a register with a field that is one."""
 
     now: In(Weather)
     later: Out(2)
@@ -80,7 +80,7 @@ def test_names_come_from_the_hardware(small: str):
 
 
 def test_fields_have_no_dots(small: str):
-    """Rename fields with dots, but nothing with the name of a module."""
+    """Check that fields with dots in their names are renamed, but no names of modules."""
     assert r"\held.sky " in small
     assert r"\held.sky " not in fields_named(small)
     text = "module \\a.b (x);\n  wire \\x.y ;\n  \\a.b  inner (\n"
@@ -90,9 +90,9 @@ def test_fields_have_no_dots(small: str):
 def replayed(commands: str) -> list[tuple[str, str, str]]:
     """Return group, signal and format of all rows that Surfer shows after the commands.
 
-    Groups are not yet closed then. A signal is put after the focused row, in the same group, and
-    takes the focus. Without a focus it is the last row. A new group takes the place of the focused
-    row, which it takes in, and takes the focus.
+    The commands that close groups are left out. A new signal comes after the focused row, in its
+    group, and gets the focus. Without a focus, the signal becomes the last row. A new group takes
+    the place of the focused row, contains this row, and gets the focus.
     """
     rows: list[list[str]] = []
     focus: int | None = None
@@ -121,7 +121,7 @@ def replayed(commands: str) -> list[tuple[str, str, str]]:
 
 
 def test_both_show_the_same(tmp_path: Path):
-    """Show groups in order, values by name, and a marker; run the commands as Surfer does."""
+    """Check that Surfer's commands show groups in order, values by name, and a marker."""
     program = assemble("nop\nhalt")
     text = convert(Small(), "tpu")
     save_files(tmp_path / "my w.fst", text, "tpu", cycle=2, scope="t.", marker=70, program=program)
@@ -134,7 +134,7 @@ def test_both_show_the_same(tmp_path: Path):
     assert replayed(commands) == shown
     assert ("tpu", "t.tpu.now", "my_w_Weather") in shown
     assert [group for group, _, _ in shown] == ["instructions"] * 3 + ["tpu"] * (len(shown) - 3)
-    # All groups but the first are closed; the marker comes last.
+    # The last commands close all groups but the first, and set the marker.
     assert commands.splitlines()[-6:] == [
         *("group_fold_all", "item_focus a_", "group_unfold_recursive", "item_unfocus"),
         *("marker_set look_here 70", "cursor_set 70"),
@@ -150,10 +150,10 @@ def test_both_show_the_same(tmp_path: Path):
 
 @pytest.mark.thorough
 def test_states_of_the_machine():
-    """Show all states of the machine by name, each kind of state with one meaning.
+    """Check that all states of the machine have names, the same for each kind of state.
 
-    They are enumerations: no state machine of Amaranth's own kind exists, with a register
-    fsm_state.
+    All states are enumerations. So there is no state machine of Amaranth's own kind, which would
+    have a register fsm_state.
     """
     verilog = verilog_of(preset("tiny"), promises=True)
     assert "fsm_state" not in verilog

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the machine that sleep in the simulator: they miss nothing."""
+"""Tests of parts of the machine that sleep (are not simulated) while idle: results are right."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from systola.verif.kit.seeds import random_seed
 CONFIG = replace(preset("40x36"), weight_throttle=(2, 7))
 PROGRAMS = 15
 LIMIT = 1_000_000
-"""Cycles, many times more than a program takes."""
+"""Limit of a program in cycles, many times more than any program takes."""
 WITH_LANES = ["small-training", "3x14-int8"]
 
 
 @pytest.mark.thorough
 def test_an_array_that_waits_for_weights() -> None:
-    """Rows of weights come every few cycles, and now and then not at all."""
+    """Check an array that sleeps between rows of weights, which come every few cycles or later."""
     assert is_hierarchical(verilog_of(CONFIG, promises=True))
     golden = Machine(CONFIG)
     with Simulator(CONFIG, latency=9, stall=0.3, seed=random_seed()) as machine:
@@ -39,10 +39,11 @@ def test_an_array_that_waits_for_weights() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.exhaustive  # its simulator, with waveforms, has no other user
+@pytest.mark.exhaustive  # no other test needs this simulator with waveforms
 def test_a_waveform_of_a_large_array(tmp_path: Path) -> None:
-    """Lanes sleep in a simulator with waveforms, too, though fields then have other names in the
-    Verilog.
+    """Check that lanes sleep in a simulator with waveforms, too.
+
+    Fields have other names in its Verilog.
     """
     waves = tmp_path / "large.vcd"
     with Simulator(CONFIG, waves=waves, window=(0, 100), seed=random_seed()) as machine:
@@ -51,10 +52,10 @@ def test_a_waveform_of_a_large_array(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.exhaustive  # system/test_same_cycles compares cycles with lanes that are awake
+@pytest.mark.exhaustive  # system/test_same_cycles has a quicker comparison with awake lanes
 @pytest.mark.parametrize("name", WITH_LANES)
 def test_lanes_that_wait_for_memories(name: str) -> None:
-    """Lanes fall asleep within sums and instructions, and take as many cycles as awake."""
+    """Check that lanes that sleep within sums and instructions take as many cycles as awake."""
     config = preset(name)
     awake = verilog_of(config, promises=True)
     asleep = with_sleeping_lanes(awake)
@@ -83,7 +84,10 @@ def test_lanes_that_columns_share_stay_awake() -> None:
 
 
 def test_lanes_wake_for_a_write_whose_name_was_taken() -> None:
-    """Check an input whose name ends in a number, as another port has the name alone."""
+    """Check that lanes wake for a write signal whose name ends in a number.
+
+    The second port of a name gets such a number.
+    """
     ports = ["issue", "write__enable", "[8:0] write__planes_2"]
     declared = "".join(f"  input {port};\n" for port in ("clk", *ports))
     module = f"module tpu__core__activation_unit__lanes();\n{declared}  wire clk;\nendmodule"

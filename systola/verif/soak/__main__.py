@@ -29,10 +29,11 @@ from systola.verif.kit.checkout import ROOT
 from systola.verif.soak.history import HISTORY, Run, store
 
 _CHOOSE_TESTS = ("TEST", "UNIT", "SIM", "PRESET", "NETLIST")
-"""Variables that change the choice of tests or their results; the history has no column for them.
-"""
+"""Variables of the environment that a run ignores, as the history has no column for them.
+
+They change the choice of tests or their results."""
 _COMPLETE = (0, 1)
-"""Statuses of pytest after which all tests have run: none failed, or some failed."""
+"""Exit statuses of pytest after which all tests have run: none failed, or some failed."""
 _LARGEST_FIRST_SEED = 1_000_000_000
 
 
@@ -41,7 +42,7 @@ class StoppedError(Exception):
 
 
 class Outcome(NamedTuple):
-    """The outcome of one run of a test."""
+    """The outcome of one test in one run."""
 
     test: str
     failed: bool
@@ -59,7 +60,7 @@ class Tests:
     def run(self, seed: int, tests: Sequence[str], bar: tqdm[None]) -> list[Outcome]:
         """Return the outcomes of `tests`, files or names of tests, with SEED=`seed`.
 
-        `bar` advances with every test. Raises StoppedError.
+        `bar` advances with every test. Raises StoppedError if pytest ends early.
         """
         environment = {k: v for k, v in os.environ.items() if k not in _CHOOSE_TESTS}
         read, write = os.pipe()
@@ -97,10 +98,10 @@ def repeat(test: str, seed: int) -> str:
 
 
 def soak(tests: Tests, asked_for: Sequence[str], run: Run, seeds: int, history: Path) -> Run:
-    """Run the tests `asked_for` with `seeds` seeds, and keep the row `run` of the history.
+    """Run the tests `asked_for` with `seeds` seeds, and keep their row in the history up to date.
 
-    Returns the row as it is at the end. Raises StoppedError and KeyboardInterrupt; the row then
-    counts the seeds that were finished.
+    `run` is the row at the start; the function returns the final row. If it raises StoppedError or
+    KeyboardInterrupt, the stored row counts the seeds that were finished.
     """
     row: Run | None = None
     chosen = asked_for
@@ -127,7 +128,7 @@ def soak(tests: Tests, asked_for: Sequence[str], run: Run, seeds: int, history: 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit status: 1 where a test fails, 2 where not all seeds were run."""
+    """Run the command and return the exit status: 1 if a test fails, 2 if seeds are left."""
     parser = OneLineParser(prog="soak", description=__doc__)
     parser.add_argument(
         "tests", nargs="*", metavar="TEST", help="files, folders, names (default: all)"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runs of `make soak`, one a line in history.jsonl, and the table of them."""
+"""The history of `make soak`: one run a line in history.jsonl, and the page's table of runs."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ HISTORY = Path(__file__).with_name("history.jsonl")
 
 @dataclass(frozen=True)
 class Run:
-    """Tests that have run with `seeds` seeds, `first` and those that follow it by number."""
+    """A run of `make soak`: tests with `seeds` successive seeds, from seed `first` on."""
 
     date: str
     commit: str
-    """The commit; " with changes" follows where the sources differed from it."""
+    """The commit of the tested sources, with " with changes" if they differed from it."""
     chosen: str
-    """The tests that were asked for, as on the command line: "quick tests of verif/golden"."""
+    """The requested tests in words, such as "quick tests of verif/golden"."""
     first: int
     seeds: int
     tests: int
-    """Tests that ran with every seed, since they ask for one."""
+    """Number of tests that use a seed, and so ran with every seed."""
     found: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
-    """The seeds with which a test failed, by the test's name."""
+    """The seeds with which each failed test failed, by the test's name."""
     cause: str = ""
-    """Why the tests failed and how that was mended. A person writes it after the run."""
+    """The reason of the failures and how it was mended, which a person writes after the run."""
 
 
 def stored(path: Path = HISTORY) -> list[Run]:
-    """Return the runs in the order in which they began; none where nothing is stored."""
+    """Return the stored runs in the order in which they began, an empty list without a file."""
     if not path.exists():
         return []
     return [Run(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def store(run: Run, former: Run | None, path: Path = HISTORY) -> None:
-    """Put `run` in the place of `former`, or at the end. Whoever reads finds whole rows only."""
+    """Store `run` in place of `former`, or at the end; a reader always finds whole rows."""
     runs = stored(path)
     if former in runs:
         runs[runs.index(former)] = run
@@ -53,7 +53,7 @@ def store(run: Run, former: Run | None, path: Path = HISTORY) -> None:
 
 
 def shown(runs: list[Run]) -> str:
-    """Return the table of the page, the newest run first."""
+    """Return a table of the runs for docs/trust.md, with the newest run first."""
     rows = [
         (
             f"{run.date}, {run.commit}",

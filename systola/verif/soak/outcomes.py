@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pytest plugin for `make soak`: the outcome of each test, and whether it asked for a seed.
+"""A pytest plugin for `make soak` that writes each test's outcome, and if it used a seed.
 
 `--outcomes FILE` writes a line of JSON for each test as soon as it has ended.
 """
@@ -14,9 +14,9 @@ import pytest
 from systola.verif.kit.seeds import asked
 
 SEEDED = "asked_for_a_seed"
-"""Property of a test's report. It is in pytest's --junitxml, too."""
+"""Name of the property in a report that marks a test as using a seed, also with --junitxml."""
 _CRASHED = "???"
-"""Stage in which xdist reports a test when its process has ended."""
+"""Name of the stage that xdist reports for a test when the test's process has crashed."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--outcomes")
-    # The workers of xdist send their reports to the only process that has no `workerinput`.
+    # Workers of xdist have `workerinput`. They send their reports to the only process without.
     if path and not hasattr(config, "workerinput"):
         file = open(path, "w", encoding="utf-8", buffering=1)  # noqa: SIM115  open for the session
         config.pluginmanager.register(_Writer(file))
@@ -38,7 +38,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 class _Writer:
-    """A writer of the lines: a test fails if its setup, its call or its teardown has failed."""
+    """A plugin that writes a line for each test, which fails if setup, call or teardown fails."""
 
     def __init__(self, file: IO[str]):
         self._file = file

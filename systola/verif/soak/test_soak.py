@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that soak finds a failure that depends on the seed.
+"""Tests that `make soak` finds a failure that depends on the seed.
 
-It also reports how to repeat the failure, and keeps a history.
+It must also report how to repeat the failure, and keep a history.
 """
 
 import dataclasses
@@ -63,7 +63,7 @@ def test_the_command_repeats_it(tests: soak.Tests, seed: int, status: int) -> No
 
 
 class Interrupted(soak.Tests):
-    """A runner that is interrupted with the second seed."""
+    """A runner of tests that is interrupted during the second seed."""
 
     def run(self, seed: int, tests: Sequence[str], bar: "tqdm[None]") -> list[soak.Outcome]:
         if seed > FIRST:
@@ -111,7 +111,7 @@ def test_case(case): print("seed of", case, random_seed(), case_seed())
 
 
 def seed_here(monkeypatch: pytest.MonkeyPatch, case: str, seed: int) -> int:
-    """Return the seed of a case of the tests above, with SEED=`seed`, as this process finds it."""
+    """Return the seed that this process computes for a test case, with SEED=`seed`."""
     with monkeypatch.context() as patch:
         patch.setenv("SEED", str(seed))
         patch.setenv("PYTEST_CURRENT_TEST", f"test_seeds.py::test_case[{case}] (call)")
@@ -119,7 +119,7 @@ def seed_here(monkeypatch: pytest.MonkeyPatch, case: str, seed: int) -> int:
 
 
 def test_each_case_has_its_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give each case one seed in every process, also of xdist; seeds differ by SEED and by case."""
+    """Check that a case has the same seed in all processes, and others by SEED and by case."""
     seeds = {
         (case, seed): seed_here(monkeypatch, case, seed)
         for case in ("one", "two")
@@ -141,7 +141,7 @@ def test_each_case_has_its_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_seed_is_constant() -> None:
-    """Run the same tests each time without SEED, by the rules of all tests."""
+    """Check that without the variable SEED, tests always run with the seed 1."""
     environment = {k: v for k, v in os.environ.items() if k not in ("SEED", "PYTEST_ADDOPTS")}
     said = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", __file__],
@@ -154,9 +154,9 @@ def test_the_seed_is_constant() -> None:
 
 
 def test_nothing_else_reads_the_seed() -> None:
-    """Check that all tests get their seeds from kit/seeds.py, which notes these tests.
+    """Check that all tests get their seeds from kit/seeds.py, which notes tests that use a seed.
 
-    The rules of all tests set the seed.
+    Only plan/rules.py, which sets the seed, reads the variable SEED, too.
     """
     reads = re.compile(r"""environ(?:\.get\(|\[)["']SEED["']""")
     sources = {path for path in (ROOT / "verif").rglob("*.py") if reads.search(path.read_text())}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small netlists and logs in the form in which Yosys and nextpnr write them."""
+"""Small netlists and logs for tests, in the form in which Yosys and nextpnr write them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DESIGN = "tpu"
 
 
 def netlist_json(cells: dict[str, str], scopes: list[str]) -> dict[str, Any]:
-    """Return Yosys' write_json output for a flat design with these cells in these modules."""
+    """Return a flat netlist, as Yosys' write_json writes it, with the given cells and modules."""
     everything = {name: {"type": kind, "attributes": {}} for name, kind in cells.items()}
     everything |= {scope: {"type": "$scopeinfo", "attributes": {}} for scope in scopes}
     return {
@@ -21,7 +21,7 @@ def netlist_json(cells: dict[str, str], scopes: list[str]) -> dict[str, Any]:
 
 
 def memory_dump(name: str, width: int, size: int, write_ports: int = 1) -> str:
-    """Return a cell of Yosys' `dump t:$mem_v2`, shortened."""
+    """Return the text of a memory cell, shortened, as Yosys' `dump t:$mem_v2` writes it."""
     return (
         f'\n  attribute \\src "design.v:1.2-3.4"\n  cell $mem_v2 \\{name}\n'
         f'    parameter \\MEMID "\\\\{name}"\n    parameter \\WIDTH {width}\n'
@@ -31,7 +31,7 @@ def memory_dump(name: str, width: int, size: int, write_ports: int = 1) -> str:
 
 
 def piece(kind: str, delay: float, start: str, end: str) -> dict[str, Any]:
-    """Return a piece of a critical path in a report of nextpnr."""
+    """Return one piece of a critical path, as in a report of nextpnr."""
     return {
         "type": kind,
         "delay": delay,

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a netlist of standard cells, and a unit through the tools, if they are
-installed.
-"""
+"""Tests of the report on a netlist of standard cells, and of a run of the installed tools."""
 
 from __future__ import annotations
 
@@ -71,7 +69,10 @@ def test_library(tmp_path: Path):
 
 
 def test_units():
-    """Units are the first two levels; deeper cells count for them, memories by their bits."""
+    """Check areas by unit: modules of the first two levels, with the cells of deeper modules.
+
+    Memories count by their bits.
+    """
     cells = Library({"NAND2": 2.0, "DFF": 12.5}, frozenset({"DFF"}))
     units, memories = read_units(DESIGN, "tpu", cells)
     assert [(unit.name, unit.area, unit.registers, unit.cells) for unit in units if unit.cells] == [
@@ -83,8 +84,10 @@ def test_units():
 
 
 def test_removed_registers():
-    """Find removed bits of registers, in a design with a constant bit, unused bits, a bit under
-    another name, and two copies of a module.
+    """Check the list of register bits that synthesis removes.
+
+    The design has a constant bit, unused bits, a bit under another name, and two copies of a
+    module.
     """
     flip_flop = {"type": "$dff", "connections": {"Q": [2, 3, 4], "D": [5, 6, 7]}}
     names = {
@@ -161,7 +164,7 @@ def test_without_yosys(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 @pytest.mark.exhaustive
 @pytest.mark.skipif(not asic.LIBRARY.exists(), reason="qflow-tech-osu018 is not installed")
 def test_a_unit():
-    """The report of a buffer has all bits of its memories, an area, and registers."""
+    """Check that the tools' report on a buffer has all memory bits, an area, and registers."""
     report = asic.measure("tiny", "unified_buffer", asic.LIBRARY, asic.NS)
     config = asic.preset("tiny")
     bits = sum(memory.bits for memory in report.memories)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Growth and loss of speed beyond the tolerances are found, within them they pass."""
+"""Tests that growth and loss of speed are found beyond the tolerances, and pass within them."""
 
 from __future__ import annotations
 

@@ -18,14 +18,14 @@ class Design:
         self._bits = 2
 
     def signal(self, name: str, width: int = 1) -> list[int | str]:
-        """Add a signal with a name, such as `core.fetch.pc`."""
+        """Add a signal with a name, such as `core.fetch.pc`, and return its bits."""
         bits: list[int | str] = [*range(self._bits, self._bits + width)]
         self._bits += width
         self._names[name] = {"hide_name": 0, "bits": bits}
         return bits
 
     def cell(self, kind: str, unit: str, output: str, parameters: Any = None, **ports: Any) -> None:
-        """Add a cell in a unit; the port `output` is its only output."""
+        """Add a cell to a unit; the port `output` is its only output."""
         path = "".join(f"\\{part}." for part in unit.split("."))
         self._cells[f"$flatten{path}{kind}${len(self._cells)}"] = {
             "type": kind,
@@ -35,13 +35,13 @@ class Design:
         }
 
     def register(self, unit: str, name: str, data: list[Any]) -> list[Any]:
-        """Add a register that takes `data` and return its output."""
+        """Add a register with the input `data` to a unit, and return its output."""
         output = self.signal(f"{unit}.{name}", len(data))
         self.cell("$dff", unit, "Q", D=data, Q=output, CLK=["x"])
         return output
 
     def logic(self, unit: str, kind: str, *inputs: list[Any]) -> list[Any]:
-        """Add a cell as wide as its first input and return its output."""
+        """Add a logic cell, as wide as its first input, to a unit, and return its output."""
         output = self.signal(f"{unit}.logic_{self._bits}", len(inputs[0]))
         self.cell(kind, unit, "Y", Y=output, **dict(zip("ABS", inputs, strict=False)))
         return output
@@ -85,7 +85,7 @@ def test_third_unit_and_back() -> None:
 
 
 def test_bits_of_a_word_are_kept_apart() -> None:
-    """Let each bit of a multiplexer depend on the bits in its place and on the choice."""
+    """Check that each bit of a multiplexer depends only on its input bits and the choice."""
     design = Design()
     good = design.register("core.fetch", "good", ["0"])
     bad = design.logic("core.fetch", "$not", good)
@@ -99,7 +99,7 @@ def test_bits_of_a_word_are_kept_apart() -> None:
 
 
 def test_memories() -> None:
-    """Treat a memory with a clock at its read port as a register, and without it as logic."""
+    """Check that a memory counts as a register with a clocked read port, and else as logic."""
     for clocked in (True, False):
         design = Design()
         address = design.register("core.fetch", "pc", ["0"])

@@ -14,7 +14,7 @@ CELLS = ("CCU2C", "TRELLIS_DPR16X4", "DP16KD", "MULT18X18D")
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory):
-    """Return the cells that Yosys reads from its library, and from the models in its place."""
+    """Return the cells that Yosys reads from its ECP5 library, and from the project's models."""
     folder = tmp_path_factory.mktemp("cells")
     (folder / "models.v").write_text(ecp5_models())
     only_ports = "blackbox =A:whitebox"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A memory that did not land in block RAM is found, and refused unless it is small."""
+"""Tests that a memory outside block RAM is found, and refused unless it is small."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def test_refused_in_flip_flops() -> None:
         (Fabric.ECP5, 2049, "LUT RAM", False),
         (Fabric.ECP5, 512, "flip-flops", True),
         (Fabric.ECP5, 513, "flip-flops", False),
-        (Fabric.ICE40, 2048, "flip-flops", True),  # has no LUT RAM
+        (Fabric.ICE40, 2048, "flip-flops", True),  # an iCE40 has no LUT RAM
         (Fabric.ICE40, 2049, "flip-flops", False),
-        (Fabric.GATEMATE, 2048, "flip-flops", True),  # nor has it
+        (Fabric.GATEMATE, 2048, "flip-flops", True),  # a GateMate has no LUT RAM
     ],
 )
 def test_limits(fabric: Fabric, bits: int, place: str, allowed: bool) -> None:
@@ -81,6 +81,6 @@ def test_limits(fabric: Fabric, bits: int, place: str, allowed: bool) -> None:
     ],
 )
 def test_short_memories(fabric: Fabric, depth: int, style: str) -> None:
-    """Put short memories of a Gowin FPGA, which has few block RAMs, in its look-up tables."""
+    """Check that short memories of a Gowin FPGA, with few block RAMs, are in look-up tables."""
     text = convert(Sram(width=384, depth=depth), "sram", fabric)
     assert f'ram_style = "{style}"' in text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the step from a netlist to clocks, with a shell script in the place of nextpnr."""
+"""Tests of place and route (netlist to clock rates), with a shell script in place of nextpnr."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from systola.verif.synth.netlists import pnr_report
 
 ECP5 = TARGETS["ecp5-85f"]
 BLOCK = 4
-"""Multipliers of a DSP block of an ECP5."""
+"""Number of multipliers of a DSP block of an ECP5."""
 
 
 @pytest.fixture
 def nextpnr(tmp_path: Path) -> Tool:
-    """Return a tool that notes its arguments in calls.txt and leaves a report, as nextpnr does."""
+    """Return a tool in place of nextpnr, which notes its arguments and writes a report."""
     (tmp_path / NETLIST).write_text("{}")
     (tmp_path / "report").write_text(json.dumps(pnr_report(99.0, [])))
     script = tmp_path / "nextpnr"
@@ -37,12 +37,12 @@ def nextpnr(tmp_path: Path) -> Tool:
 
 
 def calls(folder: Path) -> list[str]:
-    """Return the arguments of each run of the tool."""
+    """Return the arguments of each run of the tool that takes nextpnr's place."""
     return (folder / "calls.txt").read_text().splitlines()
 
 
 def test_a_run_for_each_seed(nextpnr: Tool, tmp_path: Path) -> None:
-    """Run the tool once for each seed, and not again for the same netlist and options."""
+    """Check that nextpnr runs once for each seed, and not again for an unchanged netlist."""
     reports = place_and_route(nextpnr, ECP5, "6", 2, tmp_path, whole=True)
     assert reports == {1: pnr_report(99.0, []), 2: pnr_report(99.0, [])}
     first, second = calls(tmp_path)
@@ -66,8 +66,9 @@ def test_frequency(
 
 
 def test_two_stages_share_the_enables_of_a_block() -> None:
-    """Check that a multiplier uses two enables: a block has four, and nextpnr counts constants as
-    enables.
+    """Check that the multipliers of a DSP block use two enables.
+
+    A block has four enables, and nextpnr counts constants as enables.
     """
     row = MultiplierRow(cols=8, columns_per_stage=4, wide=False, products_per_dsp=2)
     enables = re.findall(r"\.CE\d\((.*?)\),?$", convert(row, "row", Fabric.ECP5), re.MULTILINE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures from netlists and from reports of nextpnr."""
+"""Tests of the synthesis report's figures, from netlists and reports of nextpnr."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_speed_without_place_and_route() -> None:
 
 
 def test_ports() -> None:
-    """Inputs of a function inside the module are no ports."""
+    """Check the ports found in Verilog: inputs of a function in the module are no ports."""
     text = """module unit(clk, a, b);
   input clk;
   wire clk;

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transitions of a VCD, pins of a netlist, and an array through the tools, if they are
-installed.
-"""
+"""Tests of switching energy: transitions in a VCD, pins of a netlist, and a run of the tools."""
 
 from __future__ import annotations
 
@@ -92,8 +90,9 @@ FOUND = Switching(
 
 
 def test_transitions():
-    """Count transitions in two cycles of 4000: a glitch in one, a change in the other. A pulse
-    without duration does not count.
+    """Check the transitions in two cycles of 4000: a glitch in one, a change in the other.
+
+    A pulse without duration does not count.
     """
     assert transitions(VCD.splitlines(keepends=True), 2) == {
         "clk": Transitions(3, 1, 0.5),
@@ -130,9 +129,7 @@ def test_table_and_history(tmp_path: Path):
 
 
 def test_the_same_constants():
-    """The published energy in the table is the increase in the energy model's figure for one more
-    vector.
-    """
+    """Check the table's published energy: the energy model's increase for one more vector."""
     product = "matrix_multiply buffer=0, accumulator=0, rows={}, k_tiles=1, n_tiles=1"
     one, two = (counts(f"read_weights tile=0, count=1\n{product.format(n)}\nhalt") for n in (1, 2))
     found = [unit_energies(preset("tiny"), each, TECHNOLOGIES[0]) for each in (one, two)]
@@ -164,7 +161,7 @@ def test_without_tools(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 @pytest.mark.skipif(not switching.MODELS.exists(), reason="qflow-tech-osu018 is not installed")
 @pytest.mark.skipif(shutil.which("vvp") is None, reason="Icarus Verilog is missing")
 def test_an_array():
-    """The netlist of an array has the right sums, and its energy is of the known size."""
+    """Check that the netlist of an array has the right sums, and an energy of the known size."""
     found = switching.measure("tiny", 20)
     assert found.cells > 10_000 and 0.2 < found.toggles < 1 and 0 < found.glitches < 0.6
     assert 60 < found.picojoules < 240

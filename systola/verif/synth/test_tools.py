@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that tools are found, refused if too old, and missed in one clear line.
+"""Tests that tools of synthesis are found, or refused if too old.
 
-A failure of a tool is one line, too.
+A missing tool, or a tool that fails, is reported in one clear line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Install = Callable[[str, str], Path]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Return a function that puts a shell script on a PATH that is otherwise empty."""
+    """Return a function that writes a shell script to the only folder of PATH."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(tools.sys, "executable", str(tmp_path / "python"))
     tools.find_tool.cache_clear()

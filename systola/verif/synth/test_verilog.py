@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the text that synthesis starts from."""
+"""Tests of the Verilog from which synthesis starts."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from systola.synth.tools import find_tool, run_tool
 @pytest.mark.thorough
 @pytest.mark.parametrize("fabric", [Fabric.GENERIC, Fabric.ECP5])
 def test_large_memories(fabric: Fabric) -> None:
-    """Replace large memories: chips by a macro, FPGAs by their block RAM."""
+    """Check that large memories become a macro on chips, and block RAM on FPGAs."""
     text = generate(replace(preset("tiny"), buffer_lines=1 << 15), fabric)
     assert ("sram_1r1w" in text) == (fabric is Fabric.GENERIC)
 
 
 class Copies(wiring.Component):
-    """Two equal registers, each for one output."""
+    """A component with two equal registers, each for one output."""
 
     def __init__(self) -> None:
         super().__init__({"value": In(1), "first": Out(1), "second": Out(1)})
@@ -47,7 +47,7 @@ class Copies(wiring.Component):
 @pytest.mark.thorough
 @pytest.mark.parametrize(("fabric", "left"), [(Fabric.GENERIC, 1), (Fabric.CHIP, 2)])
 def test_equal_registers(fabric: Fabric, left: int, tmp_path: Path) -> None:
-    """A flow that flattens and merges leaves both registers on a chip, and one elsewhere."""
+    """Check that merging keeps two equal registers in Verilog for chips, and only one elsewhere."""
     (tmp_path / "design.v").write_text(generate_unit(Copies(), "copies", preset("tiny"), fabric))
     steps = (
         *("read_verilog design.v", "hierarchy -top copies", "proc", "flatten", "opt -full"),
@@ -61,7 +61,7 @@ def test_equal_registers(fabric: Fabric, left: int, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_names() -> None:
-    """Give no wire a name that looks like a bit of another wire."""
+    """Check that no wire has a name that looks like a bit of another wire."""
     text = generate(preset("tiny"), Fabric.ECP5)
     names = re.findall(r"\\(\S+)", text)
     assert any(re.search(r"\.\d", name) for name in names)
@@ -70,7 +70,7 @@ def test_names() -> None:
 
 @pytest.mark.thorough
 def test_pod() -> None:
-    """Write one module for all cores, each with ports of its own."""
+    """Check that a pod's Verilog has one module for all cores, each with its own ports."""
     text = generate_pod(preset("tiny"), 3)
     assert text.count("\nmodule tpu(") == text.count("\nmodule pod(") == 1
     assert text.count("\n  tpu core_") == 3
@@ -81,7 +81,7 @@ def test_pod() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("shared", [None, SharedMemory(16)])
 def test_delivered_pod(shared: SharedMemory | None) -> None:
-    """Deliver a pod: its wrapper has an interface for each port, and all ports of the pod."""
+    """Check that a delivered pod's wrapper has an interface for each port, and all ports."""
     contents = delivery(preset("tiny"), Fabric.GENERIC, 2, shared)
     wrapper = contents["pod_axi.v"]
     masters = ["host0", "host1", "weight0", "weight1"] if shared is None else ["memory"]

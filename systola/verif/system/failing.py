@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cocotb test that fails, for tests of the messages about failures.
+"""A cocotb test that fails on purpose: other tests read its failure message.
 
-It also writes the time of the wrong byte to a file of its own.
+It writes the time at which the wrong byte is written to a file.
 """
 
 import os

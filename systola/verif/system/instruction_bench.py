@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The common part of the tests of single instructions: memory, and surrounding instructions.
+"""The common part of the tests of single instructions: memory layout and helper instructions.
 
-All tests have the same memory. The program is in page 0. Random bytes begin at INPUT, parameter
-entries at ENTRIES, and results at OUTPUT.
+All tests have the same layout of host memory. The program is in page 0. Random bytes begin at
+INPUT, parameter entries at ENTRIES, and results at OUTPUT.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ INPUT, ENTRIES, OUTPUT, PAGES = 0x1000, 0x3000, 0x5000, 8
 TILES, LINES, COUNT = 24, 24, 9
 HALT = encode(Opcode.HALT)
 RESULTS, FILLED = 100, 160
-"""First line after maps and operands, and the number of lines that start with random bytes."""
+"""RESULTS: first buffer line after maps and operands. FILLED: number of lines with random bytes."""
 
 
 async def bench(dut, **memory):
@@ -28,7 +28,7 @@ async def bench(dut, **memory):
 
 
 def image(tb, *program):
-    """Make the program's image, with random data that depend only on the seed."""
+    """Return an image of the program, with random data that depend only on the seed."""
     rng = np.random.default_rng(random_seed())
     host = random_memory(rng, PAGES)
     entries = np.concatenate([varied_parameter_entry(rng, tb.config) for _ in range(COUNT)])
@@ -37,10 +37,10 @@ def image(tb, *program):
 
 
 async def check(tb, *program):
-    """Run the program, then Halt, here and on the golden model.
+    """Run the program and a Halt on the RTL, and compare it with the golden model.
 
-    If the machine lacks hardware for an instruction, the program ends there in UNAVAILABLE: the
-    test is then for other configurations.
+    If the machine lacks hardware for an instruction, the program must end there in UNAVAILABLE.
+    Other configurations run such a program to its end.
     """
     words = map(decode, program)
     lacks = any(unavailable(tb.config, entry.opcode, operands) for entry, operands in words)
@@ -49,21 +49,24 @@ async def check(tb, *program):
 
 
 def read(tb, lines=LINES, buffer=0):
-    """Return an instruction that fills buffer lines, one block a row, from INPUT."""
+    """Return an instruction that copies host bytes from INPUT into buffer lines, one line a row."""
     return encode(
         Opcode.READ_HOST_MEMORY, **lines_in(tb.config, host=INPUT, line=buffer, rows=lines)
     )
 
 
 def write(tb, lines=LINES, buffer=0, host=OUTPUT):
-    """Return an instruction that shows buffer lines, one block a row, at OUTPUT."""
+    """Return an instruction that copies buffer lines to host memory at OUTPUT, one line a row."""
     return encode(
         Opcode.WRITE_HOST_MEMORY, **lines_out(tb.config, host=host, line=buffer, rows=lines)
     )
 
 
 def sums(tb, rows=LINES):
-    """Return instructions that fill lines below FILLED, sums below `rows`, entries below COUNT."""
+    """Return instructions that fill memories on the chip.
+
+    They fill FILLED buffer lines, `rows` accumulator rows and COUNT parameter entries.
+    """
     return (
         read(tb, FILLED),
         encode(Opcode.LOAD_PARAMETERS, host=ENTRIES, parameter=0, count=COUNT),
@@ -73,7 +76,7 @@ def sums(tb, rows=LINES):
 
 
 def shown_sums(tb, rows=LINES):
-    """Yield instructions that show accumulator rows from 0 on with two different scales."""
+    """Yield instructions that write accumulator rows to host memory, scaled by two entries."""
     activate = {"accumulator": 0, "buffer": 0, "rows": rows, "n_tiles": 1}
     for entry in range(2):
         yield encode(Opcode.ACTIVATE, **activate, parameter=entry)
@@ -81,7 +84,7 @@ def shown_sums(tb, rows=LINES):
 
 
 def window(**changes):
-    """Return a Set_Config_Window for a 5x6 map with a 3x3 kernel and padding on all sides."""
+    """Return a Set_Config_Window; by default, a 5x6 map with a 3x3 kernel and padding around it."""
     shape = {"height": 5, "width": 6, "pitch": 7, "kernel_height": 3, "kernel_width": 3}
     steps = {"stride_y": 1, "stride_x": 1, "dilation_y": 1, "dilation_x": 1}
     start = {"top": -1, "left": -1, "out_height": 5, "out_width": 6}
@@ -98,4 +101,4 @@ WINDOWS = [
     {"top": 5, "left": 6, "out_height": 2, "out_width": 3},
     {"height": 1, "width": 1, "pitch": 1, "stride_y": 127, "stride_x": 127, "out_height": 2},
 ]
-"""Changes to `window`: equal and different steps, windows beside the map, a map of a pixel."""
+"""Changes to the default window: equal and different steps, places outside, a map of a pixel."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the machine against the AXI models of cocotbext-axi, which are independent."""
+"""The test of the machine with AXI memories of cocotbext-axi, which others have written."""
 
 import itertools
 import logging
@@ -30,7 +30,7 @@ SIZE = 1 << 20
 
 
 class Bench:
-    """A bench of the machine between AxiLiteMaster, AxiRam and AxiRamRead."""
+    """A bench of the machine with AxiLiteMaster as host, and AxiRam and AxiRamRead as memories."""
 
     def __init__(self, dut):
         self.dut = dut
@@ -75,7 +75,7 @@ class Bench:
         return np.frombuffer(self.host.read(HOST_BASE, image.host.size), np.uint8)
 
     async def ended(self):
-        """Wait for the interrupt, and resume the program when it waits for the host."""
+        """Wait for the end's interrupt; resume the program whenever it waits for the host."""
         while not self.dut.irq.value:
             await ClockCycles(self.dut.clk, 50)
             if await self.registers.read_dword(Register.STATUS) & Status.WAITING:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of programs one after the other without reset: lasting state, lost state, cycles."""
+"""The test of programs one after the other without reset.
+
+It checks the state that lasts between programs, the state that is lost, and the cycles."""
 
 import cocotb
 import numpy as np
@@ -36,7 +38,7 @@ async def same_program_takes_the_same_cycles(dut):
 
 @cocotb.test
 async def buffer_persists(dut):
-    """Check that the second program writes back the lines that the first has read."""
+    """Check that buffer lines last: a program writes back lines that an earlier program read."""
     tb = TB(dut)
     await tb.start()
     config, rng = tb.config, np.random.default_rng(random_seed())
@@ -51,7 +53,7 @@ async def buffer_persists(dut):
 
 @cocotb.test
 async def halt_drops_weights(dut):
-    """Check that tiles that a program queues and does not use are lost for the next one."""
+    """Check that weight tiles left in the queue by a program are lost for the next program."""
     tb = TB(dut, latency=20)
     await tb.start()
     config, rng = tb.config, np.random.default_rng(random_seed())
@@ -67,9 +69,9 @@ async def halt_drops_weights(dut):
 
 
 def leaves_state_behind():
-    """Yield settings of all state that lasts to the end of a program.
+    """Yield instructions that set all state that ends with the program.
 
-    As many Loops as may be open follow.
+    As many open Loops as the machine allows follow.
     """
     sides = ("height", "width", "pitch", "kernel_height", "kernel_width", "stride_y", "stride_x")
     ones = (*sides, "dilation_y", "dilation_x", "out_height", "out_width")
@@ -85,7 +87,7 @@ def leaves_state_behind():
 @cocotb.test
 @cocotb.parametrize(end=["halt", "fault", "soft reset"])
 async def state_ends_with_its_program(dut, end):
-    """Check that the next program has zero registers, no open loop or window, a zero scale."""
+    """Check that a program starts with zero registers and scale, and no open loop or window."""
     tb = TB(dut, latency=5)
     await tb.start()
     config, rng = tb.config, np.random.default_rng(random_seed())
@@ -94,7 +96,7 @@ async def state_ends_with_its_program(dut, end):
     host[2 * DATA_OFFSET : 2 * DATA_OFFSET + entry.size] = entry
 
     async def leave():
-        """Run the program that sets this state, to the `end`."""
+        """Run the program that sets the state, until it ends in the way of `end`."""
         last = {"halt": HALT, "fault": bytes(16), "soft reset": encode(Opcode.END_LOOP)}[end]
         fault = Fault.ILLEGAL_OPCODE if end == "fault" else None
         image = make_image([*leaves_state_behind(), last], host=host, weights=weights)

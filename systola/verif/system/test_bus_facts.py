@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of docs/integration.md's facts about the masters: IDs, order, lengths, bursts."""
+"""The test of facts about the machine's bus masters in docs/integration.md.
+
+The facts are about IDs, the order of beats, and the lengths and the number of bursts."""
 
 import random
 
@@ -15,14 +17,14 @@ from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import random_seed
 
 MOST = {"host": {"AR": 64, "AW": 64}, "weight": {"AR": 8}}
-"""Largest number of bursts under way at one time."""
+"""Largest number of bursts under way at one time, by bus and channel."""
 AHEAD = 16
-"""Largest number of bursts on AW with incomplete data."""
+"""Largest number of write bursts with an address on AW and incomplete data."""
 PROGRAMS = 5
 
 
 class Shuffled(MemoryModel):
-    """A memory that chooses the ID of each beat at random: different IDs have no order."""
+    """A memory that answers bursts of different IDs in random order, beat by beat."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -42,7 +44,7 @@ class Shuffled(MemoryModel):
 
 
 class Facts(AxiRules):
-    """A checker of a master's rules, and the further facts of the page."""
+    """A checker of the AXI rules for a master, and of the further facts in docs/integration.md."""
 
     def __init__(self, name, bus_bytes, model):
         super().__init__(name, bus_bytes, (0, 0))

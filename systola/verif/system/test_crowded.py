@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of short instructions that wait for one another in every place of the lists."""
+"""The test of short instructions that wait for each other, in all entries of the scoreboard."""
 
 import pytest
 

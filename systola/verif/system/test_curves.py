@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves on the machine: all arguments of int16, against exact arithmetic, and the cycles."""
+"""Tests of curves (functions of int16, given by tables) on the RTL: all arguments, and cycles."""
 
 import numpy as np
 import pytest
@@ -26,24 +26,24 @@ pytestmark = pytest.mark.thorough
 PRESET = "4x4-training-attention"
 CODES = np.arange(-(1 << 15), 1 << 15)
 ROWS = 2048
-"""Vectors of an instruction: both of their lines fill half of the buffer."""
+"""Number of int16 vectors of an instruction; with two lines each, they fill half of the buffer."""
 _PARAMETERS, _TABLES, _INPUT = 1024, 2048, 4096
-"""Places after the program in host memory."""
+"""Offsets in host memory of the parameters, tables and input, which come after the program."""
 
 
 def codes_as_lines(codes, cols):
-    """Return int16 codes as pairs of lines: low bytes, high bytes."""
+    """Return int16 numbers as pairs of buffer lines: low bytes, then high bytes."""
     pairs = codes.astype("<i2").reshape(-1, cols).view(np.uint8).reshape(-1, cols, 2)
     return pairs.swapaxes(1, 2).reshape(-1, cols)
 
 
 def program(config, entries, table):
-    """Return an image that takes all codes through a curve, and the place of the results."""
+    """Return an image that applies a curve to all int16 numbers, and the offset of the results."""
     size = 2 * len(CODES)
     host = np.zeros(_INPUT + 2 * size, np.uint8)
     planes = host[_PARAMETERS:][: PARAMETER_PLANES * config.output_pitch]
     planes = planes.reshape(PARAMETER_PLANES, -1)
-    planes[7], planes[8] = 0x40, 1 << 5  # 2 x 2^30 / 2^31
+    planes[7], planes[8] = 0x40, 1 << 5  # the entry's factor is 1: 2 x 2^30 / 2^31
     host[_TABLES : _TABLES + CURVE_TABLES * TABLE_BYTES] = curve_bytes(entries)
     lines = codes_as_lines(CODES, config.cols)
     host[_INPUT : _INPUT + size] = lines.ravel()
@@ -102,9 +102,10 @@ RELATIVE = {"function": Function.QUOTIENT, "operation": Operation.ADD, "operand"
 
 @pytest.mark.parametrize(("how", "each"), [(CURVE, 2), (GATHERED, 1), (RELATIVE, 1)])
 def test_cycles_of_a_vector(how, each):
-    """A curve takes two cycles for each vector, one for each line; a table of int32 one.
+    """Check that a vector takes two cycles with a curve, and one cycle with a table of int32.
 
-    So it is with a line that is subtracted from all vectors.
+    With a curve it takes one cycle for each of its two lines. A vector also takes one cycle if a
+    line is subtracted from all vectors.
     """
     config = preset(PRESET)
     cycles = []
@@ -119,7 +120,7 @@ def test_cycles_of_a_vector(how, each):
 
 
 def test_a_block_of_softmax():
-    """A line that is subtracted from 128 vectors makes the instruction a cycle longer."""
+    """Check that a line subtracted from 128 vectors makes the instruction one cycle longer."""
     config = preset(PRESET)
     cycles = []
     with Simulator(config, seed=random_seed()) as machine:
@@ -134,9 +135,9 @@ def test_a_block_of_softmax():
 
 @pytest.mark.parametrize("operation", [Operation.COPY, Operation.ADD])
 def test_all_codes_by_a_table_of_int32(operation):
-    """All bytes, less a zero point, against exact arithmetic: exp of softmax of int8.
+    """Check an int32 table, the exp of an int8 softmax, for all bytes less a zero point.
 
-    With ADD a byte of a further line is subtracted, too, another one in each lane.
+    With ADD, a further line is subtracted, too, with a byte of its own for each lane.
     """
     config = preset(PRESET)
     numbers = np.rint((1 << 31) * np.exp(-np.arange(256) / 20)).clip(max=(1 << 31) - 1)[::-1]

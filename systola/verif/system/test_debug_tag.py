@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of Debug_Tag: it records the cycle in which work was complete, and delays nothing."""
+"""The test of Debug_Tag, which records the cycle in which work was complete, without any delay."""
 
 from itertools import pairwise
 
@@ -56,13 +56,13 @@ def write(config, buffer=0, rows=ROWS):
 
 
 def copy(rows):
-    """Return a copy of vectors through the activation unit."""
+    """Return a Vector that copies rows, which only the activation unit works on."""
     lines = {"buffer": 0, "destination": rows}
     return encode(Opcode.VECTOR, operation=Operation.COPY, rows=rows, parameter=0, **lines)
 
 
 def works(config):
-    """Return for each unit programs at the end of which only this unit works, and for a while."""
+    """Yield each unit with programs at the end of which only this unit still works."""
     parameters = encode(Opcode.LOAD_PARAMETERS, host=INPUT, parameter=0, count=4)
     table = encode(Opcode.LOAD_TABLE, host=INPUT, table=0)
     weights = encode(Opcode.READ_WEIGHTS, tile=0, count=1)
@@ -80,7 +80,7 @@ def works(config):
 
 
 async def cycle(tb, *program):
-    """Return the cycle of the only tag of a program."""
+    """Run a program with one tag, and return the cycle that the tag has recorded."""
     ((at, _),) = (await tb.run_program(image(tb.config, *program))).tags
     return at
 
@@ -88,7 +88,7 @@ async def cycle(tb, *program):
 @cocotb.test
 @cocotb.parametrize(latency=[0, 20])
 async def each_unit(dut, latency):
-    """Check that a tag enters three cycles before Synchronize can pass, or when it is issued."""
+    """Check that a tag is recorded three cycles before a Synchronize passes, or at its issue."""
     tb = TB(dut, latency=latency)
     await tb.start()
     for unit, work in works(tb.config):
@@ -103,7 +103,7 @@ async def each_unit(dut, latency):
 @cocotb.test
 @cocotb.parametrize(latency=[0, 13])
 async def acknowledged(dut, latency):
-    """Check that the host writer's tag enters two cycles after the last acknowledgement."""
+    """Check that a tag of host writes is recorded two cycles after the last acknowledgement."""
     tb = TB(dut, latency=latency)
     await tb.start()
     cycles, answers, ends = 0, [], []
@@ -128,7 +128,7 @@ async def acknowledged(dut, latency):
 
 @cocotb.test
 async def a_fault_waits_for_tags(dut):
-    """Check that a fault waits for the tags before its instruction."""
+    """Check that a fault is reported after all tags before the faulty instruction are recorded."""
     tb = TB(dut, latency=20)
     await tb.start()
     expected = await cycle(tb, read(tb.config), tag(5, Unit.HOST_READER))
@@ -139,9 +139,9 @@ async def a_fault_waits_for_tags(dut):
 
 @cocotb.test
 async def an_error_drops_tags(dut):
-    """Check that an error drops tags that wait for a failed transfer, or for one without an end.
+    """Check that a bus error drops tags that wait for a failed or for an endless transfer.
 
-    The next program begins without any.
+    The next program begins without waiting tags.
     """
     tb = TB(dut, latency=5)
     await tb.start()
@@ -162,16 +162,16 @@ async def an_error_drops_tags(dut):
 
 
 def encode_one_beat(config):
-    """Return a write with its first error in its last answer."""
+    """Return a write of one beat: a bus error on it comes with the transfer's last answer."""
     shape = {"rows": 1, "stride": config.output_pitch, "blocks": 1, "tail": 1}
     return encode(Opcode.WRITE_HOST_MEMORY, host=OUTPUT, buffer=0, **shape)
 
 
 @cocotb.test
 async def an_interrupt_finds_all_tags(dut):
-    """Check that all tags have entered before an interrupt, and before a wait for the host.
+    """Check that all tags are recorded before an interrupt, and before a wait for the host.
 
-    There are as many tags as are fetched before the data of the read.
+    There are as many tags as the machine fetches before the data of the read arrive.
     """
     tb = TB(dut, latency=25)
     await tb.start()
@@ -195,7 +195,7 @@ def library_config():
 
 
 def test_eight_tags_hold_up_nothing():
-    """Check that the ninth tag delays the next write, which does not use the vectors before."""
+    """Check that up to eight waiting tags delay no instruction, and a ninth delays a write."""
     config = library_config()
 
     def cycles(machine, *between):
@@ -210,7 +210,10 @@ def test_eight_tags_hold_up_nothing():
 
 
 def test_end_behind_tags():
-    """Check that the scoreboard learns a cycle late that only one of two tags is left."""
+    """Check that a program ends two cycles after its only tag, and three after the last of several.
+
+    With several tags, the scoreboard learns one cycle late that no more than one is left.
+    """
     config = library_config()
     with Simulator(config) as machine:
         for count in range(1, 9):
@@ -221,7 +224,7 @@ def test_end_behind_tags():
 
 
 def random_places(rng, words, limit):
-    """Return random places of NOPs in a program, in ascending order, fewer than `limit`."""
+    """Return the ascending places of fewer than `limit` NOPs of a program, chosen at random."""
     nops = rng.permutation([place for place, word in enumerate(words) if word == NOP])
     return sorted(int(place) for place in nops[: rng.integers(1, limit)])
 
@@ -230,9 +233,9 @@ def random_places(rng, words, limit):
 def test_prediction(memory):
     """Check tags in random programs against runs with one tag each that waits for one unit.
 
-    If nothing is delayed, a tag enters when the last of its units has come so far, and after the
-    tag before it. A program ends at the earliest two cycles after its last tag, and four after the
-    tag before that.
+    If nothing is delayed, a tag is recorded when the last of its units is done, and after the tag
+    before it. A program ends at least two cycles after its last tag, and four after the last but
+    one.
     """
     config = library_config()
     latency, stall = memory
@@ -276,8 +279,8 @@ def test_prediction(memory):
                 waited += entered > alone[place, 0][turn]
                 older, last = last, entered
                 compared += 1
-            # Tags that enter one a cycle hold up the stop of the buses, by a cycle each at most. If
-            # words are still under way then, the program ends as much later.
+            # Tags recorded in successive cycles delay the stop of the buses, by a cycle each at
+            # most. If fetched words are still under way then, the program ends later.
             ends = [entered for entered, _ in result.tags]
             queued = sum(last - entered == n for n, entered in enumerate(reversed(ends)))
             more = queued + latency if queued > 1 else 0
@@ -287,18 +290,18 @@ def test_prediction(memory):
 
 @pytest.mark.thorough
 def test_completion_on_paper():
-    """Check the cycles before DONE that docs/architecture.md has for 64x64x64 on `base`.
+    """Check the times before DONE in docs/architecture.md for a product of 64x64x64 on `base`.
 
     The last sums are written 30 cycles before DONE, and read in the next cycle. The last line is
-    written 16 cycles after that, and the last answer comes 4 cycles before DONE. A tag enters in
-    the cycle after the sums or the line are written, and two cycles after the answer.
+    written 16 cycles after that, and the last answer comes 4 cycles before DONE. A tag is recorded
+    in the cycle after the sums or the line are written, and two cycles after the answer.
     """
     config = preset("base")
     a, layer = random_gemm(64, 64, 64, seed=0)
     plain = compile_chain(config, [layer], 64).bind(a)
 
     def longer(*more):
-        """Return the same program with instructions before Halt, in a page of its own."""
+        """Return the product's program with more instructions before Halt, in a page of its own."""
         host = np.concatenate([plain.host, np.zeros(4096, np.uint8)])
         words = [plain.program[: -len(HALT)], *more, HALT]
         return make_image(words, host=host, weights=plain.weights, program_offset=plain.host.size)
@@ -314,13 +317,13 @@ def test_completion_on_paper():
 
 
 def spaced(config, count, nops):
-    """Return a loop that makes `count` tags, with `nops` NOPs between them."""
+    """Return an image with a loop of `count` tags, with `nops` NOPs between them."""
     body = [tag(7), *[NOP] * nops, encode(Opcode.END_LOOP)]
     return image(config, encode(Opcode.LOOP, count=count), *body)
 
 
 def test_all_tags_of_a_long_program():
-    """Check that the runtime reads the trace while the program runs: more tags than it holds."""
+    """Check that the runtime reads the trace during a program, and so gets more tags than fit."""
     config = library_config()
     backend = RtlBackend(config)
     program = spaced(config, 500, 10)
@@ -334,7 +337,7 @@ def test_all_tags_of_a_long_program():
 
 
 def test_tags_too_fast_for_the_host():
-    """Check that the host knows the number of missed tags, and that the others are right."""
+    """Check that the host knows how many tags it missed, and that the tags it has are right."""
     config = library_config()
     with Simulator(config) as machine:
         result = halted(machine.run(spaced(config, 2000, 0)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The digits network on the machine with the blocks of an FPGA: the same bytes and cycles."""
+"""The test that the digits network has the same bytes and cycles with the blocks of an FPGA."""
 
 import pytest
 

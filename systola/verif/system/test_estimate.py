@@ -33,32 +33,32 @@ SMALL = (
 LARGE = ("ds_cnn_kws", "mobilenet_v1_025_96", "std_resnet8_cifar", "mobilenet_v2_035_96")
 NEAR = 0.03
 NEAR_LAYER = 0.06
-"""Largest errors of a network and of a layer, as a share.
+"""Largest errors of the estimated cycles of a network and of a layer, as a share.
 
-Decisions need 10 %. These smaller figures are the model's known errors, so that a change of the
-hardware that the model does not follow shows.
+Decisions need 10 %. These figures are the timing model's known errors, which are smaller. So a
+change of the hardware that the model does not follow fails the test.
 """
 PROGRAMS = 40
 FAR = 1.5
-"""Largest ratio between estimate and RTL for a random program, in either direction.
+"""Largest ratio of cycles between estimate and RTL for a random program, in either direction.
 
 These programs are short, and units wait for each other all the time.
 """
 LONG = 200
-"""Least number of cycles of a layer that is checked."""
+"""Number of cycles above which the estimate of a layer is checked."""
 
 
 BEHIND = ("lstm_digits_rows_unrolled_k3",)
-"""Networks with layers that are estimated less well, with errors up to 13 %.
+"""Networks with layers for which the estimate of cycles is less good, with errors up to 13 %.
 
-They have many short instructions. The RTL issues one in three or four of them a cycle later than
-the model.
+They have many short instructions. The RTL issues one in three or four instructions a cycle later
+than the timing model.
 """
 ISSUE = pytest.mark.xfail(reason="bubbles between instructions not modelled", strict=True)
 
 
 def report_of(name: str, samples: int, latency: int, stall: float) -> Report:
-    """Return the report of a run of `samples` samples, as one batch, on the RTL."""
+    """Return the report of a network's run on the RTL, with `samples` samples in one batch."""
     model = compile((files("systola.models") / f"{name}.tflite").read_bytes(), batch=samples)
     x, _ = stored_samples(name)
     x = np.resize(x, (samples, *x.shape[1:]))
@@ -90,7 +90,7 @@ def test_large_network(name):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_stalls(name):
-    """Check runs with random stalls. The estimate knows only the mean of the stalls."""
+    """Check the estimate for runs with random stalls, of which it knows only the mean."""
     report = report_of(name, 4, 30, 0.1)
     assert report.estimated_cycles == pytest.approx(report.measured_cycles, rel=NEAR)
 
@@ -136,10 +136,10 @@ READS_AND_RESULTS = """
     ids=range(3),
 )
 def test_small_program(text, near, latency):
-    """Check the cycles of DONE and of each tag in small programs.
+    """Check the estimated cycles of DONE and of each tag in small programs.
 
-    They are exact if no two units meet in a memory. If units meet, a few cycles may differ: for the
-    read-out of accumulators, and for a bank of the buffer.
+    The estimate is exact if no two units use a memory at one time. Otherwise it may be a few cycles
+    off, for the read-out of accumulators and for a bank of the buffer.
     """
     config = preset(PRESET)
     program = assemble(text)
@@ -159,7 +159,7 @@ def test_small_program(text, near, latency):
 
 
 def test_random_programs():
-    """Check random programs full of hazards: the estimate is mostly near, and never far off."""
+    """Check the estimate for random programs full of hazards: mostly near, and never far off."""
     config = preset(PRESET)
     golden, backend = GoldenBackend(config), RtlBackend(config, latency=30)
     ratios = []

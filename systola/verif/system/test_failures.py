@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of messages about a wrong program, or a wrong machine."""
+"""The test of the messages with which a test fails for a wrong program, or a wrong machine."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ from systola.verif.mutation.trial import program_trial
 from systola.verif.regress.check import Pair
 
 BEYOND = 2000
-"""A line beyond the buffer of `tiny`, as in a slip of the pen."""
+"""Number of a line beyond the buffer of `tiny`: a slip that a program may contain."""
 NOP, HALT = encode(Opcode.NOP), encode(Opcode.HALT)
 
 
@@ -33,8 +33,9 @@ def image(*program):
 
 
 def slips():
-    """Yield programs that end equally on golden model and machine, but not as meant, with their
-    end.
+    """Yield programs that end in a fault that their author did not mean, on RTL and golden model.
+
+    Each comes with its fault and a part of the message about it.
     """
     operands = {"buffer": 0, "operand": 2, "destination": BEYOND, "rows": 2, "parameter": 0}
     wrong = encode(Opcode.VECTOR, operation=Operation.ADD, **operands)
@@ -65,7 +66,7 @@ LATENCY = 7
 
 
 class Broken(Machine):
-    """A golden model that finds another byte in a line that it writes."""
+    """A golden model that writes one byte of a line differently from the machine."""
 
     def write_host_memory(self, **operands):
         self.buffer[LINE, COLUMN] ^= 4
@@ -73,7 +74,7 @@ class Broken(Machine):
 
 
 class Stray(Machine):
-    """A golden model that writes a byte that no instruction writes."""
+    """A golden model that also changes a byte of host memory that no instruction writes."""
 
     def write_host_memory(self, **operands):
         super().write_host_memory(**operands)
@@ -81,7 +82,7 @@ class Stray(Machine):
 
 
 def copy(config):
-    """Return a copy of lines in, and of four lines out, LINE last; a tag marks its completion."""
+    """Return a program that copies lines in, and four lines out, up to LINE, and then has a tag."""
     shape = {"rows": 8, "stride": config.input_pitch, "blocks": 1, "tail": config.rows}
     read = encode(Opcode.READ_HOST_MEMORY, host=0x400, buffer=0, **shape)
     lines = lines_out(config, host=OUTPUT, line=LINE - ROWS + 1, rows=ROWS)
@@ -90,7 +91,11 @@ def copy(config):
 
 
 def check_blame(text, config, result):
-    """Check instruction, row and column; the tag entered two cycles after the acknowledgement."""
+    """Check that the message has the wrong byte's instruction, row and column, and the cycle.
+
+    The cycle is that in which the byte was written. The tag was recorded two cycles after the
+    acknowledgement of this write.
+    """
     ((entered, _),) = result.tags
     place = OUTPUT + (ROWS - 1) * config.output_pitch + COLUMN
     assert f"1 of 4096 bytes differ, first at 0x{place:x}" in text
@@ -114,7 +119,7 @@ async def a_wrong_byte(dut):
 
 
 def test_a_wrong_byte():
-    """Check the message without cocotb, too."""
+    """Check the message about a wrong byte in runs without cocotb, too."""
     config = preset(preset_name("tiny"))
     with Simulator(config, latency=LATENCY) as machine:
         result = machine.run(copy(config))
@@ -131,7 +136,7 @@ def test_a_wrong_byte():
 
 
 def product(config):
-    """Return a product with weights that never come, and all its dependent instructions."""
+    """Return the program of a product, which waits forever if the weight memory does not answer."""
     shape = {"rows": ROWS, "n_tiles": 1}
     return make_image(
         [
@@ -173,7 +178,7 @@ async def a_hang(dut):
 
 
 def test_a_hang():
-    """Check the message without cocotb, too."""
+    """Check the message about a program without an end in runs without cocotb, too."""
     config = preset(preset_name("tiny"))
     silent = {"limit": PATIENCE, "weight_silence": (0, config.tile_bytes)}
     with Simulator(config) as machine:
@@ -182,7 +187,7 @@ def test_a_hang():
         told = machine.what_hangs(product(config), **silent)
         assert [line.strip() for line in told.splitlines()] == HANGS[1:]
         assert "does end" in machine.what_hangs(product(config))
-        # A limit that is too low gives the same message.
+        # A program that runs into its limit of cycles gets the same message as a hang.
         machine.reset()
         with pytest.raises(NoEnd, match="STATUS: BUSY"):
             compared_run(machine, Machine(config), product(config), limit=20)
@@ -201,10 +206,10 @@ def test_failures(simulator):
 @pytest.mark.icarus
 @pytest.mark.parametrize("waves", ["", "1"])
 def test_waves(waves, tmp_path, monkeypatch):
-    """Check that a failure without a waveform describes the way to one.
+    """Check that a failure message without a waveform explains how to get one.
 
-    With a waveform it names the file and its viewers. The file shows the signals of each unit, and
-    a marker at the wrong byte's write.
+    With a waveform, the message names the file and its viewers. The file shows the signals of each
+    unit, and a marker at the write of the wrong byte.
     """
     monkeypatch.setenv("WAVES", waves)
     monkeypatch.delenv("TEST", raising=False)
@@ -228,7 +233,7 @@ def test_waves(waves, tmp_path, monkeypatch):
 
 
 def test_a_fault_that_nobody_means():
-    """Check the message without cocotb, too."""
+    """Check the message about an unexpected fault in runs without cocotb, too."""
     config = preset(preset_name("tiny"))
     with Simulator(config) as machine:
         pair = Pair(machine)

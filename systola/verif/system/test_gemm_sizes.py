@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix products of random sizes on the RTL, compiled by the project, against numpy.
+"""Tests of matrix products of random sizes on the RTL, compiled by the project, against numpy.
 
-All sizes up to 4S + 1 are tried on the golden model, in verif/compiler.
+All sizes up to 4S + 1, with S the larger side of the array, are tried on the golden model in
+verif/compiler.
 """
 
 import random
@@ -21,7 +22,7 @@ from systola.verif.plan.selection import thorough
 SOME = 40
 EXHAUSTIVE = ("2x2", "4x4", "8x8", "14x14", "16x16", "32x32", "12x20")
 MANY = 143
-"""Products on each machine: more than a thousand together."""
+"""Number of products on each machine: more than a thousand on all machines together."""
 
 
 def check_products(name, count):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of every ordered pair of instructions that share a resource, the older one slow.
+"""The test of hazards: each ordered pair of instructions that share a resource.
 
-The unit of the older instruction is kept busy. The younger one could go at once, and would spoil
-the result. Regions are long, so that a wait that ends too early shows. The younger one begins at
-the beginning of the older one, or at its end. So a younger one that follows at once in the same
-unit shows, too.
+The unit of the older instruction is kept busy. The younger instruction could run at once, and would
+spoil the result. Regions are long, so that a wait that ends too early is found. The region of the
+younger instruction begins at the beginning or at the end of the older instruction's region. So an
+instruction that follows too early in the same unit is found, too.
 """
 
 import itertools
@@ -24,26 +24,29 @@ from systola.verif.kit.seeds import random_seed
 from systola.verif.plan.selection import exhaustive
 
 LATENCIES = (60, exhaustive(0))
-"""Latencies; the longer one is the quick test: data for an older instruction come late."""
+"""Latencies of the memories in cycles. The quick test has the longer latency: with it, data for an
+older instruction come late."""
 SIDE = 8
 ROWS = SIDE * SIDE
 WIDE_ROWS = 2 * ROWS
 SHARED, SOURCE, OLDER, YOUNGER, BUSY, IDLE, LINES = 0, 256, 448, 576, 704, 768, 832
-"""Regions of the buffer: shared lines, other lines read, results of the older and of the younger
-instruction, work that keeps units busy, and its results."""
+"""First buffer lines of regions: shared lines, other lines that are read, results of the older and
+of the younger instruction, work that keeps units busy, and its results. LINES is the end."""
 ROW_SHARED, ROW_SOURCE, ROW_OLDER, ACCUMULATORS = 0, 128, 192, 256
 ROW_YOUNGER = ROW_SHARED
-"""Regions of the accumulators, with the same names. ROW_OLDER also takes the sums that keep the
-array busy. Sums of the younger instruction matter if lines are shared."""
+"""First rows of the regions of the accumulators, named as the regions of the buffer.
+
+ROW_OLDER also takes the sums that keep the array busy. Sums of the younger instruction matter if
+lines are shared."""
 HOST_SHARED, HOST_OLDER, HOST_YOUNGER, ENTRIES, TABLES, OUTPUT = range(0x1000, 0xD000, 0x2000)
 PAGES = 24
 TILES, ENTRY, TABLE = 32, 2, 1
 ENTRIES_FILLED = ENTRY + 3
-"""Number of parameter entries: averages of four taps need one more than the others."""
+"""Number of parameter entries. Averages of four taps need one more than other instructions."""
 
 
 class Program:
-    """A program of instructions on the regions above, with the mnemonics of the instruction set."""
+    """A program under construction; the method named by a mnemonic adds an instruction."""
 
     def __init__(self, config):
         self.config = config
@@ -53,7 +56,7 @@ class Program:
         self.words.append(encode(opcode, **operands))
 
     def copy(self, opcode, host, buffer, rows=ROWS):
-        """Copy rows of one block or, with an alternate copy, of two."""
+        """Add a copy of `rows` lines: rows of one block or, in an alternate copy, of two blocks."""
         reads = opcode.name.startswith("READ")
         pitch = self.config.input_pitch if reads else self.config.output_pitch
         blocks = 2 if opcode.name.endswith("ALTERNATE") else 1
@@ -111,23 +114,23 @@ class Program:
 class Access:
     """A use of a resource: `use(program, shared, lines, rows, host)`.
 
-    `shared` is the place of the resource, the others are places of other results. `unit` is the
-    instruction's unit, `tiles` its tiles of the weight queue, and `size` the length of the shared
-    part.
+    `shared` is the place of the resource; `lines`, `rows` and `host` are places of other operands.
+    `unit` is the instruction's unit, `tiles` its number of tiles of the weight queue, and `size`
+    the length of the shared part.
     """
 
     def __init__(self, unit, use, tiles=0, size=ROWS):
         self.unit, self.use, self.tiles, self.size = unit, use, tiles, size
 
     def prepare(self, p):
-        """Emit instructions that can run beforehand."""
+        """Add instructions that the use needs, and that can run long before it."""
         if self.tiles:
             p.weights(self.tiles)
 
     def delay(self, p):
-        """Keep the unit busy for a while."""
+        """Add instructions that keep the unit of this use busy for a while."""
         if self.unit == "matrix":
-            # Its weights have not even been requested, and it waits after another instruction.
+            # The use waits for another product, and its own weights have not even been requested.
             p.weights()
             p.multiply(BUSY, ROW_OLDER)
             p.weights(self.tiles)
@@ -141,7 +144,7 @@ class Access:
 
 
 def windowed(emit, **window):
-    """Return a use that sets the window first."""
+    """Return the use `emit`, preceded by a Set_Config_Window with the given operands."""
 
     def use(p, shared, lines, rows, host):
         p.window(**window)
@@ -159,7 +162,7 @@ def copied(opcode):
 
 
 def sent(opcode):
-    """Return a use of host memory as the resource."""
+    """Return an access that copies from or to host memory, which is the shared resource."""
     reads = opcode.name.startswith("READ")
     return Access(
         "host reads" if reads else "host writes",
@@ -307,7 +310,7 @@ RESOURCES = {
 
 
 def pairs():
-    """Yield pairs: read after write, write after read, write after write."""
+    """Yield pairs of accesses: read after write, write after read, write after write."""
     for resource, (place, writers, readers) in RESOURCES.items():
         both = [(f"writes_{name}", access) for name, access in writers.items()]
         both += [(f"reads_{name}", access) for name, access in readers.items()]
@@ -315,7 +318,8 @@ def pairs():
             if not (old.startswith("writes") or new.startswith("writes")):
                 continue
             name = f"{resource}-{old}-{new}"
-            # Random programs and test_scoreboard, which are quick, have the other orders, too.
+            # Only read after write runs in quick tests. The other orders are in random programs
+            # and in test_scoreboard, which are quick.
             read_after_write = old.startswith("writes") and new.startswith("reads")
             marks = () if read_after_write else pytest.mark.thorough
             yield pytest.param(place, place, older, younger, id=name, marks=marks)
@@ -326,7 +330,7 @@ def pairs():
 
 
 def fill(p):
-    """Give all regions a value."""
+    """Add instructions that give all regions a value."""
     for buffer in range(0, LINES, ROWS):
         p.copy(Opcode.READ_HOST_MEMORY, HOST_SHARED + 8 * buffer, buffer)
     for entry in range(ENTRIES_FILLED):
@@ -341,7 +345,7 @@ def fill(p):
 
 
 def show(p):
-    """Bring all regions into host memory; sums by way of the buffer."""
+    """Add instructions that write all regions to host memory, sums by way of the buffer."""
     p.synchronize()
     host = OUTPUT
     for buffer in (*range(SHARED, SOURCE, ROWS), *range(OLDER, BUSY, ROWS)):
@@ -358,8 +362,8 @@ def show(p):
 @pytest.mark.parametrize("latency", LATENCIES)
 @pytest.mark.parametrize(("place", "second", "older", "younger"), list(pairs()))
 def test_pair(place, second, older, younger, latency):
-    """Check a pair: the older instruction uses `place`, the younger one `second`."""
-    config = preset(preset_name("small-training"))  # other quick tests build it, too
+    """Check two accesses: the older instruction uses `place`, and the younger one `second`."""
+    config = preset(preset_name("small-training"))  # other quick tests build this machine, too
     rng = np.random.default_rng(random_seed())
     host = random_memory(rng, PAGES)
     entries = np.concatenate([varied_parameter_entry(rng, config) for _ in range(ENTRIES_FILLED)])

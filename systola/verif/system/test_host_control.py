@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the host's part in a program: Synchronize_Host, RESUME, trace, runaway programs."""
+"""The test of a host that controls a program: Synchronize_Host, RESUME, trace, endless programs."""
 
 import json
 import os
@@ -25,7 +25,7 @@ NOP = encode(Opcode.NOP)
 SYNCHRONIZE = encode(Opcode.SYNCHRONIZE)
 WAIT = encode(Opcode.SYNCHRONIZE_HOST)
 MEMORIES = ((0, 0.0), (7, 0.0), (30, 0.2))
-"""Latency and stall probability of the runs."""
+"""Latency and stall probability of the memories in each run."""
 TRACE_DEPTH = 64
 
 
@@ -34,7 +34,7 @@ def tag(number):
 
 
 def copies(config, turn):
-    """Return copies of the host's vectors to another place in each turn."""
+    """Return instructions that copy vectors from INPUT to the host memory of turn `turn`."""
     shape = {"buffer": 0, "rows": ROWS, "stride": config.input_pitch, "blocks": 1, "tail": 1}
     to = OUTPUT + turn * ROWS * config.input_pitch
     return [
@@ -49,7 +49,7 @@ def image(*program):
 
 
 def waiting_program(config, turns=3):
-    """Return a program that copies the same input before the first wait and after each."""
+    """Return a program that copies the input once, and again after each of `turns` waits."""
     program = [tag(0), *copies(config, 0)]
     for turn in range(1, turns + 1):
         program += [WAIT, tag(turn), *[NOP] * (5 * turn), *copies(config, turn)]
@@ -57,7 +57,7 @@ def waiting_program(config, turns=3):
 
 
 def new_input(turns):
-    """Return a function that changes the input in each turn, and keeps the turns in a list."""
+    """Return a function that changes the input at each wait, and adds the turn to a list."""
 
     def on_wait(host):
         turns.append(len(turns) + 1)
@@ -67,7 +67,7 @@ def new_input(turns):
 
 
 def check_copies(config, before, result, turns):
-    """Check that the output of each turn has the input of that turn, after `turns` waits."""
+    """Check a run with `turns` waits: the output of each turn must be the input at that time."""
     pitch = config.input_pitch
     for turn in range(turns + 1):
         for row in range(ROWS):
@@ -101,7 +101,7 @@ async def waits(dut, index):
 
 
 async def started(dut, *program):
-    """Return a bench in which `program` has been started."""
+    """Return a bench of the machine on which `program` has just been started."""
     tb = TB(dut, latency=3)
     await tb.start()
     await tb.prepare(image(*program))
@@ -110,7 +110,7 @@ async def started(dut, *program):
 
 
 async def shows(tb, status, *, reads=2000):
-    """Wait for STATUS to become `status`, and check that it stays."""
+    """Wait until the register STATUS reads `status`, and check that it stays so."""
     for _ in range(reads):
         if await tb.read(Register.STATUS) == status:
             break
@@ -129,7 +129,7 @@ async def each_wait_takes_one_resume(dut):
 
 @cocotb.test
 async def an_early_resume_is_kept(dut):
-    """Check that only the first of two early RESUMEs is kept, and lets one instruction pass."""
+    """Check that only one of two early RESUMEs is kept, and lets one Synchronize_Host pass."""
     tb = await started(dut, *[NOP] * 200, WAIT, WAIT, HALT)
     await tb.resume()
     await tb.resume()
@@ -151,10 +151,10 @@ async def none_is_kept_for_the_next_program(dut):
         await tb.soft_reset()
         assert await tb.read(Register.STATUS) == 0
 
-    await tb.resume()  # a program that does not wait
+    await tb.resume()  # sent to a program that does not wait
     await shows(tb, Status.DONE)
     await next_one_waits()
-    await tb.resume()  # no program
+    await tb.resume()  # sent while no program runs
     await next_one_waits()
     await next_one_waits(Control.START | Control.RESUME)
     await tb.write(Register.CONTROL, Control.START)
@@ -202,12 +202,12 @@ async def a_start_while_busy_leaves_the_trace(dut):
 
 @pytest.mark.parametrize("simulator", simulators())
 def test_host_control(simulator, tmp_path):
-    """Check the simulators, and the waiting program's cycles once more in the library."""
+    """Run the cocotb tests, and check that the C++ library takes the same cycles with waits."""
     run_machine("system.test_host_control", simulator, extra_env={"TPU_FACTS": str(tmp_path)})
     config = preset(preset_name("tiny"))
     program = waiting_program(config)
     for index, (latency, stall) in enumerate(MEMORIES):
-        if (path := tmp_path / f"{index}.json").exists():  # unless TEST chose another
+        if (path := tmp_path / f"{index}.json").exists():  # missing if TEST chose another test
             turns = []
             with Simulator(config, latency=latency, stall=stall, seed=index) as library:
                 result = library.run(program, on_wait=new_input(turns))
@@ -218,7 +218,7 @@ def test_host_control(simulator, tmp_path):
 
 
 def test_a_runaway_can_be_stopped():
-    """Check that SOFT_RESET ends an endless loop; the next program runs."""
+    """Check that SOFT_RESET ends an endless loop, and that the next program runs."""
     loop = image(encode(Opcode.LOOP, count=0xFFFF_FFFF), tag(3), encode(Opcode.END_LOOP), HALT)
     with Simulator(preset(preset_name("tiny"))) as library:
         for cycles in (200, 3001):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of every other instruction by itself: corners of its operands, on the golden model.
+"""Tests of each instruction by itself, with corners of its operands, against the golden model.
 
-See instruction_bench for the memory, and test_map_instructions for instructions on feature maps and
-vectors.
+The memory is described in instruction_bench. Instructions on feature maps and vectors are tested in
+test_map_instructions.
 """
 
 import cocotb
@@ -54,7 +54,7 @@ async def halt(dut):
 
 @cocotb.test
 async def synchronize(dut):
-    """Check that the copy after Synchronize sees the copy before, and takes place after it."""
+    """Check that a copy after Synchronize runs after the copy before it, and reads its bytes."""
     tb = await bench(dut, latency=25, stall=0.2)
     sync = encode(Opcode.SYNCHRONIZE)
     await check(tb, read(tb), sync, write(tb), sync, sync, write(tb, host=INPUT))
@@ -62,7 +62,10 @@ async def synchronize(dut):
 
 @cocotb.test
 async def interrupt_host(dut):
-    """Check that the line rises with PROGRAM enabled while the program runs on; W1C clears it."""
+    """Check that Interrupt_Host raises the line while the program runs on, if PROGRAM is enabled.
+
+    A write of 1 to the interrupt's bit clears it.
+    """
     tb = await bench(dut, latency=20)
     code = encode(Opcode.INTERRUPT_HOST, code=0xBEEF)
     await check(tb, encode(Opcode.INTERRUPT_HOST, code=1), code)
@@ -104,7 +107,7 @@ async def read_host_memory(dut, rows, blocks, tail, opcode):
     opcode=[Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE],
 )
 async def write_host_memory(dut, rows, blocks, tail, gap, opcode):
-    """Check writes with `gap` pitches between rows; with a negative gap, rows overlap."""
+    """Check host writes with `gap` pitches between rows; with a negative gap, rows overlap."""
     tb = await bench(dut, latency=3, stall=0.2)
     tail = tail or tb.config.cols
     stride = (blocks + gap) * tb.config.output_pitch
@@ -115,7 +118,7 @@ async def write_host_memory(dut, rows, blocks, tail, gap, opcode):
 
 @cocotb.test
 async def load_parameters(dut):
-    """Check entries that are replaced between two Activates of the same sums."""
+    """Check parameter entries that are replaced between two Activates of the same sums."""
     tb = await bench(dut, latency=10)
     use = encode(Opcode.ACTIVATE, accumulator=0, buffer=0, rows=4, n_tiles=2, parameter=1)
     load = encode(Opcode.LOAD_PARAMETERS, host=INPUT, parameter=2, count=1)
@@ -125,7 +128,7 @@ async def load_parameters(dut):
 
 @cocotb.test
 async def load_table(dut):
-    """Check every table, before and after it is replaced."""
+    """Check results with every lookup table, before and after it is replaced."""
     tb = await bench(dut, latency=10)
     program = list(sums(tb))
     for step in range(2 * tb.config.tables):
@@ -149,7 +152,7 @@ async def load_table(dut):
 
 @cocotb.test
 async def read_weights(dut):
-    """Check as many reads as may be under way, with tiles out of order and twice."""
+    """Check as many Read_Weights as may be under way; some tiles are out of order or read twice."""
     tb = await bench(dut, latency=12, stall=0.2)
     program = [read(tb), encode(Opcode.LOAD_PARAMETERS, host=ENTRIES, parameter=0, count=COUNT)]
     program += [encode(Opcode.READ_WEIGHTS, tile=(5 * n) % TILES, count=1) for n in range(7)]
@@ -183,7 +186,7 @@ async def matrix_multiply(dut, accumulate, rows, shape):
 @cocotb.test
 @cocotb.parametrize(accumulate=[0, 1], wide_vectors=[0, 1], wide_weights=[0, 1])
 async def wide_matrix_multiply(dut, accumulate, wide_vectors, wide_weights):
-    """Check int16 operands, with K and N of two tiles each."""
+    """Check products of int16 vectors or weights, with two tiles in depth and two in width."""
     tb = await bench(dut, latency=2, stall=0.1)
     how = {"accumulate": accumulate, "wide_vectors": wide_vectors, "wide_weights": wide_weights}
     multiply = {"buffer": 1, "accumulator": 2, "rows": 5, "k_tiles": 2, "n_tiles": 2}
@@ -199,7 +202,7 @@ async def wide_matrix_multiply(dut, accumulate, wide_vectors, wide_weights):
 @cocotb.test
 @cocotb.parametrize(function=[f for f in Function if f <= Function.TABLE], rounding=list(Rounding))
 async def activate(dut, function, rounding):
-    """Check every function and rounding, two zero points, ceilings below and above them."""
+    """Check Activate with all functions and roundings, two zero points and ceilings around them."""
     tb = await bench(dut)
     program = [*sums(tb), encode(Opcode.LOAD_TABLE, host=INPUT, table=0)]
     for step, (zero_point, ceiling) in enumerate(((-20, 90), (50, 7))):
@@ -222,13 +225,13 @@ async def activate(dut, function, rounding):
 
 
 GATES = [(Function.SIGMOID, 9), *((Function.TANH, bits) for bits in range(TANH_INTEGER_BITS + 1))]
-"""Functions of int16 with their `table`; for SIGMOID it has no meaning."""
+"""Functions of int16, each with its operand `table`, which has no meaning for SIGMOID."""
 
 
 @cocotb.test
 @cocotb.parametrize((("function", "table"), [(Function.NONE, 15), *GATES]), accumulate=[0, 1])
 async def wide_activate(dut, function, table, accumulate):
-    """Check int16 results, which replace or are added to an earlier instruction's."""
+    """Check int16 results of Activate, which replace earlier results or are added to them."""
     tb = await bench(dut)
     program = [*sums(tb)]
     for step, (rows, n_tiles, rounding) in enumerate(((1, 2, 0), (3, 1, 1))):
@@ -243,14 +246,14 @@ async def wide_activate(dut, function, table, accumulate):
 
 @cocotb.test
 async def set_register(dut):
-    """Check sums of registers and constants that wrap; operands wrap at their own width."""
+    """Check that sums of index registers and constants wrap, and operands at their own width."""
     tb = await bench(dut)
     pitch = tb.config.output_pitch
     registers = [
         {"register": 1, "value": -1},
-        {"register": 2, "value": 1 << 20, "first": 1, "second": 1},  # 2^20 - 2
-        {"register": 3, "value": -(1 << 31), "first": 1},  # 2^31 - 1
-        {"register": 3, "value": 1, "first": 3, "second": 3},  # 2^32 - 1
+        {"register": 2, "value": 1 << 20, "first": 1, "second": 1},  # the register becomes 2^20 - 2
+        {"register": 3, "value": -(1 << 31), "first": 1},  # the register becomes 2^31 - 1
+        {"register": 3, "value": 1, "first": 3, "second": 3},  # the register becomes 2^32 - 1
         {"register": 4, "value": pitch},
         {"register": 5, "value": OUTPUT, "first": 4, "second": 4},
         {"register": 5, "value": 5 * pitch, "first": 5},
@@ -290,10 +293,9 @@ def step(register, value):
 @cocotb.test
 @cocotb.parametrize(counts=[(1, 1, 1, 1), (2, 3, 2, 2), (3, 1, 2, 1)])
 async def loops(dut, counts):
-    """Check as many nested loops as may be open; the innermost body writes to a new place each
-    time.
+    """Check as many nested loops as may be open.
 
-    A loop with an empty body stands before the ends.
+    The innermost body writes to a new place each time. A loop with an empty body follows it.
     """
     tb = await bench(dut, latency=3)
     assert len(counts) == LOOP_DEPTH
@@ -309,7 +311,10 @@ async def loops(dut, counts):
 
 @cocotb.test
 async def long_loop(dut):
-    """Check a body that is fetched again in each pass, with tiles queued and used in each pass."""
+    """Check a loop body that is too long to be kept: it is fetched again in each pass.
+
+    Each pass queues and uses weight tiles.
+    """
     tb = await bench(dut, latency=7)
     multiply = {"buffer": 0, "accumulator": 0, "rows": 4, "k_tiles": 1, "n_tiles": 2}
     body = [
@@ -333,7 +338,10 @@ async def debug_tag(dut):
 
 @cocotb.test
 async def require_machine(dut):
-    """Check that the machine's own numbers pass, at any place; others stop the program there."""
+    """Check that Require_Machine passes with this machine's numbers, and stops at other numbers.
+
+    The place of the instruction in the program makes no difference.
+    """
     tb = await bench(dut, latency=7)
     config = tb.config
     own = {"rows": config.rows, "columns": config.cols}
@@ -351,7 +359,7 @@ async def require_machine(dut):
 
 @cocotb.test
 async def synchronize_host(dut):
-    """Check that the copy after the wait sees the host's changes, after all earlier copies."""
+    """Check that a copy after Synchronize_Host reads the host's changes, after earlier copies."""
     tb = await bench(dut, latency=25, stall=0.2)
     wait = encode(Opcode.SYNCHRONIZE_HOST)
     before = image(tb, read(tb), write(tb), wait, read(tb), write(tb, host=OUTPUT + 0x800))

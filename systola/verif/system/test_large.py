@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions over hundreds of lines, rows and tiles, and windows on maps that fill the buffer."""
+"""Tests of instructions over hundreds of lines, rows and tiles, and maps that fill the buffer."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of large instructions that end one line, row, entry or beat after the limit."""
+"""The test of large instructions that end one line, row, entry or beat beyond a memory's limit."""
 
 import pytest
 

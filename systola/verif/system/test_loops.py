@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of loops: they cost the array nothing, and a host can stop a runaway one."""
+"""The test that loops cost the array no cycle, and that a host can stop an endless loop."""
 
 import numpy as np
 import pytest
@@ -18,15 +18,15 @@ from systola.verif.kit.seeds import random_seed
 
 ROWS = 24
 PARTS = 4
-"""Size of the operand, and of the accumulators, in units of ROWS."""
+"""Number of parts of ROWS rows, in the operand and in the accumulators."""
 INPUT, ENTRY, OUTPUT, PAGES = 0x1000, 0x6000, 0x8000, 16
 PROLOGUE = 8 * ISSUE_INTERVAL + 2 * ENDS
-"""Cycles that loops may take for their eight first and last instructions, beside a latency of the
-memory. Two of these are End_Loops, and the host bus may be narrow."""
+"""Cycles that loops may take for their eight first and last instructions, without the memory's
+latency. Two of the instructions are End_Loops, and the host bus may be narrow."""
 
 
 def multiply(part, **registers):
-    """Return a tile and its product with one part, added to the content of the accumulators."""
+    """Return instructions that multiply one part of the operand by a tile, and add to old sums."""
     at = {"buffer": part * ROWS, "accumulator": part * ROWS, "rows": ROWS}
     return [
         encode(Opcode.READ_WEIGHTS, tile=1, count=1),
@@ -39,7 +39,7 @@ def unrolled(times):
 
 
 def looped(times):
-    """Return three nested loops of the same products; register 1 moves from part to part."""
+    """Return the unrolled products as three nested loops; register 1 moves from part to part."""
     inner = [
         encode(Opcode.SET_REGISTER, register=1),
         encode(Opcode.LOOP, count=PARTS),
@@ -52,7 +52,7 @@ def looped(times):
 
 
 def image_of(config, products):
-    """Return a program: operand and sums first, then `products`, then a show of their results."""
+    """Return an image that loads an operand and sums, runs `products` and writes the results."""
     data = np.random.default_rng(random_seed())
     host = random_memory(data, PAGES)
     entry = random_parameter_entry(data, config)
@@ -67,7 +67,7 @@ def image_of(config, products):
         encode(Opcode.LOAD_PARAMETERS, host=ENTRY, parameter=0, count=1),
         encode(Opcode.READ_WEIGHTS, tile=0, count=1),
         encode(Opcode.MATRIX_MULTIPLY, **whole, k_tiles=1),
-        # The operand, which uses the same port, does not delay instructions.
+        # Wait until the operand is loaded: it shares the port of the instructions.
         encode(Opcode.SYNCHRONIZE),
         *products,
         encode(Opcode.ACTIVATE, **whole, parameter=0),
@@ -78,7 +78,7 @@ def image_of(config, products):
 
 
 def measured(config, image, latency):
-    """Return the result on the RTL, after a comparison with the golden model."""
+    """Run an image on the RTL, compare it with the golden model, and return the result."""
     expected = image.host.copy()
     outcome = Machine(config).run(expected, image.weights, image.program_offset)
     scoreboard.check_end(outcome.fault)
@@ -102,7 +102,8 @@ def test_nested_loops_lose_no_cycle(latency):
         vectors = (1 + times**2) * PARTS * ROWS
         assert loops.counters["array_active"] == plain.counters["array_active"] == vectors
         extra.append(loops.cycles - plain.cycles)
-    turn = config.columns_per_lane - 1  # the last instruction may wait for its turn
+    # The last instruction may wait for its turn in a lane.
+    turn = config.columns_per_lane - 1
     assert extra[0] == extra[1] <= PROLOGUE + turn + latency
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of networks one after the other on one machine without reset: LiteRT's bytes."""
+"""The test that many networks on one machine, without a reset between, give LiteRT's bytes."""
 
 import random
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of each instruction on feature maps and vectors by itself, at corners of its operands.
 
-See instruction_bench for the memory.
+The memory is described in instruction_bench.
 """
 
 import cocotb
@@ -26,8 +26,10 @@ from systola.verif.system.instruction_bench import (
 @cocotb.test
 @cocotb.parametrize(shape=range(len(WINDOWS)))
 async def convolve(dut, shape):
-    """Check Convolve with a line for each pixel: with one tile, then with overlapping blocks of
-    channels that are added."""
+    """Check Convolve with a buffer line for each pixel.
+
+    It runs with one weight tile, then with overlapping blocks of channels that are added.
+    """
     tb = await bench(dut, latency=2, stall=0.1)
     changes = {"kernel_height": 2, **WINDOWS[shape]}
     taps = changes["kernel_height"] * changes.get("kernel_width", 3)
@@ -47,9 +49,9 @@ async def convolve(dut, shape):
 @cocotb.test
 @cocotb.parametrize(channels=[1, 2, 3, None], place=["left", "inside", "right"])
 async def packed_convolve(dut, channels, place):
-    """Check Convolve with packed channels, and as many taps side by side as the array takes.
+    """Check Convolve with packed channels, and as many adjacent taps as the array takes.
 
-    If `channels` is None, there is one pixel to a line, and a single tap.
+    If `channels` is None, a line holds one pixel, and the kernel has a single tap.
     """
     tb = await bench(dut, latency=2, stall=0.1)
     size = tb.config.rows
@@ -75,7 +77,7 @@ async def packed_convolve(dut, channels, place):
 
 @cocotb.test
 async def set_config_window(dut):
-    """Check that the window holds for all instructions until the next Set_Config_Window."""
+    """Check that a window is valid for all instructions until the next Set_Config_Window."""
     tb = await bench(dut, latency=20)
     pool = {"buffer": 0, "blocks": 1, "parameter": 0, "reduction": Reduction.SUM}
     convolve = {"buffer": 0, "accumulator": 0, "plane": 0, "k_tiles": 1, "n_tiles": 1}
@@ -132,7 +134,7 @@ async def depthwise_with_most_taps(dut, kernel):
 async def pool(dut, shape):
     """Check Pool with all reductions and all counts of taps inside the map.
 
-    For the last window the floor is above the ceiling.
+    With the last of WINDOWS, the floor of the results is above their ceiling.
     """
     tb = await bench(dut)
     program = [*sums(tb), window(**{"out_height": 3, "out_width": 4, **WINDOWS[shape]})]
@@ -161,14 +163,13 @@ VECTOR_FUNCTIONS = {
         {"function": Function.TANH, "table": 3, "accumulate": 1},
     ],
 }
-"""Functions for results of int8 under key 0, and for results of int16 under key 1."""
+"""Functions of Vector: for int8 results under key 0, and for int16 results under key 1."""
 
 
 @cocotb.test
 @cocotb.parametrize(operation=list(Operation), wide_operands=[0, 1], wide=[0, 1])
 async def vector(dut, operation, wide_operands, wide):
-    """Check Vector with results in lines of their own and, if they are as long, in place of an
-    operand."""
+    """Check Vector with results in lines of their own, and in place of an operand as long."""
     tb = await bench(dut)
     a, b = 1, 30
     program = [*sums(tb), encode(Opcode.LOAD_TABLE, host=INPUT, table=1)]
@@ -189,7 +190,7 @@ async def vector(dut, operation, wide_operands, wide):
 async def set_config_scale(dut):
     """Check that the operands of the scale, ceiling included, are 0 at the start of a program.
 
-    Vectors after a Set_Config_Scale use the last one.
+    A Vector uses the last Set_Config_Scale before it.
     """
     tb = await bench(dut, latency=20)
     add = {"operation": Operation.ADD, "buffer": 0, "operand": 40, "rows": 3, "parameter": 0}

@@ -30,13 +30,13 @@ FLIPS = 100
 
 
 def banks(dut):
-    """Return the memories of both units, each with its bit of CheckedMemory."""
+    """Return the memory banks of the buffer and the accumulators, each with its CheckedMemory."""
     found = []
     for name, which in (
         ("unified_buffer", CheckedMemory.UNIFIED_BUFFER),
         ("accumulators", CheckedMemory.ACCUMULATORS),
     ):
-        # If a wire has the name of the unit, the unit has a number after its name.
+        # If a wire has the name of the unit, the simulator adds a number to the unit's name.
         (unit,) = (
             part
             for part in dut.core
@@ -49,9 +49,9 @@ def banks(dut):
 
 
 def flip(memory, address, bit):
-    """Change one bit of a word."""
+    """Change one bit of a word of a simulated memory."""
     word = memory[address]
-    if word.value.is_resolvable:  # an unwritten word stays unknown
+    if word.value.is_resolvable:  # a word that was never written stays unknown
         word.value = int(word.value) ^ 1 << bit
 
 
@@ -61,7 +61,7 @@ def strike_at(memory, address, bit):
 
 
 async def strike_after(dut, cycle, memory, places):
-    """Flip bits of words of a memory, (address, bit), in a cycle of a program to come."""
+    """Wait `cycle` cycles, then flip bits of a memory, given by address and bit."""
     await ClockCycles(dut.clk, cycle)
     for address, bit in places:
         flip(memory, address, bit)
@@ -70,8 +70,8 @@ async def strike_after(dut, cycle, memory, places):
 def two_waits(config):
     """Return a program with a product that waits for the host before its data are read.
 
-    Its sums and its inputs are in the memories while it waits. Then Activate reads the sums, and
-    Write_Host_Memory the lines.
+    While it waits, the sums are in the accumulators and the inputs in the buffer. Then Activate
+    reads the sums, and Write_Host_Memory reads the lines.
     """
     rng = np.random.default_rng(random_seed())
     shape = {"buffer": 0, "rows": ROWS, "blocks": 1, "tail": 1, "stride": config.input_pitch}
@@ -91,7 +91,7 @@ def two_waits(config):
 
 @cocotb.test
 async def each_is_told(dut):
-    """Check any bit of any word that is used afterwards: the fault names the memory."""
+    """Check that a flip of any bit of a word that is read later raises a fault with the memory."""
     tb = TB(dut)
     await tb.start()
     assert await tb.read(Register.FEATURES) & Feature.PARITY
@@ -109,15 +109,15 @@ async def each_is_told(dut):
         told = result.status, result.fault_cause, result.fault_pc, result.fault_address
         expected = Status.FAULT, Fault.MEMORY_ERROR, 0, int(which)
         assert told == expected, f"bank {index}, word {address}, bit {bit}"
-    # Without a flipped bit the next program, which writes the memories again, ends well.
+    # The next program writes the memories again, and ends without a fault.
     await tb.check_program(image)
 
 
 @cocotb.test
 async def none_is_silent(dut):
-    """Check many bits that flip at some time in a random program: a fault, or all bytes are right.
+    """Check bits that flip at some time in a random program: a fault, or all bytes are right.
 
-    It runs once in each simulation, because the golden model does not know the state after it.
+    The program runs once in a simulation, since the golden model does not know the state after it.
     """
     tb = TB(dut)
     await tb.start()
@@ -142,7 +142,7 @@ async def none_is_silent(dut):
 
 @cocotb.test
 async def the_machine_goes_on(dut):
-    """Check that the next program after the fault runs right, and the register is clear again."""
+    """Check that a program after a memory error runs right, with a clear fault register."""
     tb = TB(dut)
     await tb.start()
     image = two_waits(tb.config)

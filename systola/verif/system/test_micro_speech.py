@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keyword spotting by the network of TensorFlow Lite Micro's first example, on the RTL."""
+"""The test of keyword spotting on the RTL, with the network of TensorFlow Lite Micro's example."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from systola.verif.kit.seeds import random_seed
 
 pytestmark = pytest.mark.thorough
 MOST = 9_000
-"""Cycles that one inference may take with a memory latency of 30."""
+"""Largest number of cycles of one inference, with a memory latency of 30 cycles."""
 
 
 def micro_speech(rng: np.random.Generator) -> bytes:
-    """Write the layers of micro_speech with random weights.
+    """Return a model file with the layers of micro_speech and random weights.
 
-    A depthwise convolution makes 8 channels of one, and a dense layer gives a score for each of
-    four classes.
+    A depthwise convolution makes 8 channels from one channel. A dense layer gives a score for each
+    of four classes.
     """
     writer = ModelWriter()
     source = writer.tensor((1, 49, 40, 1), "int8", 0.1, -128)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the digits network on the netlist that NETLIST asks for.
+"""The test of the digits network on the netlist that the variable NETLIST selects.
 
-The bytes must equal LiteRT's, the cycles those on the Verilog that the netlist was made from.
+The bytes must equal LiteRT's. The cycles must be as many as on the Verilog that the netlist was
+made from.
 """
 
 import os

@@ -14,7 +14,7 @@ SAMPLES = 4
 
 
 def cycles(name, samples, latency, stall):
-    """Return the cycles of a program, after a check of its outputs."""
+    """Run a stored network on the RTL, check its outputs, and return the cycles."""
     config = preset(PRESET)
     image, check = stored_program(name, config, samples)
     backend = RtlBackend(config, latency=latency, stall=stall, seed=random_seed())
@@ -34,7 +34,7 @@ def test_network(name, latency, stall):
 @pytest.mark.parametrize("name", [*CONVOLUTIONAL, *RECURRENT])
 @pytest.mark.thorough
 def test_batches(name, monkeypatch):
-    """Check two batches; the first is not full."""
+    """Check a network with five samples in batches of at most three, one of which is not full."""
     monkeypatch.setattr(batching, "largest_batch", lambda config: 3)
     cycles(name, 5, 30, 0.1)
 
@@ -43,7 +43,7 @@ def test_batches(name, monkeypatch):
 def test_large_batch():
     """Check that a batch of 16 takes less time than two single samples.
 
-    The network has layers of few rows, one after the other.
+    With a single sample, the network's layers have few rows, and each layer waits for the last.
     """
     name = "lstm_digits_rows_unrolled_k3"
     assert cycles(name, 16, 30, 0.0) < 2 * cycles(name, 1, 30, 0.0)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tenth of each of the original's applications, at full size on the RTL of `v1`.
+"""Tests of a tenth of each application of the original TPU, on the RTL of the full-size `v1`.
 
-Whole ones take an hour and are left to `make bench-original`. Here are the first layers, with a
-tenth of the multiply-accumulates, for the whole batch. The simulator of a machine of this size
-takes ten minutes to build, so these tests run with `--exhaustive` only.
+Whole applications take an hour and are left to `make bench-original`. These tests run the first
+layers, with a tenth of the multiply-accumulates, for the whole batch. The simulator of a machine of
+this size takes ten minutes to build, so the tests run with `--exhaustive` only.
 """
 
 import pytest
@@ -20,7 +20,7 @@ from systola.bench.original.shapes import applications
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", list(applications()))
 def test_a_tenth(name: str) -> None:
-    """Check that bytes are the golden model's, and cycles within 2 % of the timing model's."""
+    """Check the golden model's bytes, and cycles within 2 % of the timing model's."""
     application = applications()[name]
     operations = beginning(operations_of(application), 0.1)
     result = measure(compiled(preset(PRESET), application, operations), lambda cycles: None)

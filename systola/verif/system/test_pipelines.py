@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of models in pieces on cores of the RTL: official bytes, and the use of all cores."""
+"""The test of models split over several cores of the RTL: right bytes, and use of all cores."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from systola.runtime import Strategy, compile
 
 CORES, BATCHES, BATCH = 4, 64, 4
 BOUND = BATCHES / (BATCHES + CORES - 1)
-"""Efficiency of equal pieces that together take no longer than the whole model."""
+"""Efficiency of a pipeline of equal pieces that together take no longer than the whole model."""
 
 
-# Each simulates 256 samples.
+# Each test simulates 256 samples, so both are left to long runs.
 @pytest.mark.thorough
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["std_resnet8_cifar", "mobilenet_v1_025_96"])
 def test_efficiency(name: str) -> None:
-    """Check an efficiency at most 5 % below the bound, compared with one core on all samples."""
+    """Check that the cores' efficiency, compared with one core, is at most 5 % below the bound."""
     content = files("systola.models").joinpath(f"{name}.tflite").read_bytes()
     with np.load(str(files("systola.models").joinpath(f"{name}.npz"))) as stored:
         x, y = (

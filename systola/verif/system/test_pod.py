@@ -18,16 +18,16 @@ from systola.verif.kit.pod_programs import damage, random_pod
 from systola.verif.kit.seeds import random_seed
 from systola.verif.plan.selection import exhaustive
 
-# The simulator of a pod takes as long to build as three others, and the units of links and pods
-# have tests of their own.
+# These tests are not quick: a pod's simulator takes as long to build as three others. The units of
+# links and pods have quick tests of their own.
 pytestmark = pytest.mark.thorough
 CONFIG = preset("tiny-links")
 TIMEOUT = 3_000
-"""Cycles without a beat that no program here reaches, with any memories."""
+"""Value of BUS_TIMEOUT in cycles, larger than a right program needs with any of the memories."""
 PROGRAMS = 12
 MOST = 100
-"""Largest number of programs until a link must have failed. A link fails in two of five damaged
-programs.
+"""Largest number of programs in which the test looks for a failed link. A link fails in two of five
+damaged programs.
 """
 PODS = {
     "3 cores": (3, 0, 0.0, 2, False),
@@ -36,13 +36,13 @@ PODS = {
     "5 cores": (5, 9, 0.5, 7, False),
     "a core by itself": (1, 3, 0.1, 3, False),
 }
-"""Cores, latency and stalls of their memories, registers between two cores, uneven links."""
+"""Pods: cores, memory latency and stalls, registers between two cores, and if credits come late."""
 NAMES = [
     "3 cores",
     "3 cores, credits late",
     *map(exhaustive, ("a core by itself", "2 cores", "5 cores")),
 ]
-"""Pods; each has a simulator of its own, which takes minutes to build."""
+"""Names of the tested pods. Each pod has a simulator of its own, which takes minutes to build."""
 
 
 def simulator(name: str) -> PodSimulator:
@@ -55,7 +55,7 @@ def simulator(name: str) -> PodSimulator:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_random_programs(name: str) -> None:
-    """Check results against the golden pod, one program after the other without a reset."""
+    """Check random programs against the golden pod, one after the other without a reset."""
     with simulator(name) as pod:
         for number in range(PROGRAMS):
             rng = random.Random(f"{random_seed()} {name} {number}")
@@ -67,9 +67,9 @@ def test_random_programs(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*NAMES[:2], *NAMES[3:]])
 def test_random_damage(name: str) -> None:
-    """Check programs with an instruction less, or a wrong one.
+    """Check programs with a missing or a wrong instruction.
 
-    Each core ends as in the golden pod, or is stopped; none hangs, and the next programs run right.
+    Each core ends as in the golden pod, or is stopped. No core hangs, and later programs run right.
     """
     seen: set[Fault] = set()
     with simulator(name) as pod:
@@ -90,7 +90,7 @@ def test_random_damage(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(PODS)[:2])
 def test_soft_reset(name: str) -> None:
-    """Check a soft reset from any state; later programs run right."""
+    """Check that programs run right after a soft reset in any state."""
     with simulator(name) as pod:
         for number in range(PROGRAMS):
             rng = random.Random(f"{random_seed()} soft reset {number}")
@@ -104,9 +104,9 @@ def test_soft_reset(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(PODS)[:2])
 def test_senders_wait_for_credits(name: str) -> None:
-    """Check that lines around the ring take as many cycles as their beats if credits come at once.
+    """Check that lines sent around the ring take about a cycle a beat if credits come at once.
 
-    They take far longer if credits are late. The lines are the same in both cases.
+    The same lines take far longer if credits are late.
     """
     text = "receive side=left, buffer=500, rows=400\nsend side=right, buffer=0, rows=400"
     with simulator(name) as pod:
@@ -116,7 +116,7 @@ def test_senders_wait_for_credits(name: str) -> None:
 
 
 def test_ends() -> None:
-    """Check that causes and addresses are those set by hand, also in the golden pod."""
+    """Check causes and addresses of short programs' faults, set by hand, on RTL and golden pod."""
     with simulator("3 cores") as pod:
         for name, end in ENDS.items():
             check_named_end(name, pod.run(images_of(end), bus_timeout=TIMEOUT), end, CONFIG)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of collectives on the RTL: the golden pod's bytes, and the distance to the bound."""
+"""The test of collectives on the RTL: the golden pod's bytes, and times near the ring's bound."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from systola.verif.kit.seeds import random_seed
 from systola.verif.plan.selection import thorough
 
 SIZE = 64 * 1024
-"""Bytes in each core."""
+"""Number of bytes that a collective has in each core."""
 BAR = 0.9
 
 
 def measured(pod: PodSimulator, programs: list[list[bytes]]) -> PodResult:
-    """Return the result of `programs`, with memories unchanged."""
+    """Run `programs` on the pod, without a fault, and return the result."""
     result = pod.run([program_image(words) for words in programs])
     assert all(core.fault_cause == Fault.NONE for core in result.cores)
     return result
@@ -60,9 +60,10 @@ def test_same_sums(cores: int) -> None:
     ],
 )
 def test_bounds(name: str, cores: int) -> None:
-    """Check that 64 KiB take at most the ring's bound over BAR.
+    """Check that collectives of 64 KiB take at most the time of the ring's bound, divided by BAR.
 
-    They go in as many pieces as the accumulators need. Time runs from the start to the last Halt.
+    They are sent in as many pieces as the accumulators need. The time is from the start to the last
+    core's Halt.
     """
     config = preset(f"{name}-links")
     width, rows, lines = config.host_bus_bytes, config.accumulator_rows, config.buffer_lines

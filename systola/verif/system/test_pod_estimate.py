@@ -32,20 +32,21 @@ pytestmark = pytest.mark.thorough
 CONFIG = preset("tiny-links")
 CORES = 3
 NEAR_LINKS = 2
-"""Largest error of short programs of link instructions alone, in cycles."""
+"""Largest error of the estimate for short programs of link instructions alone, in cycles."""
 FETCHES = 20
-"""Largest error of programs of many instructions, in cycles. Their last fetch may be one more than
-estimated: 16 beats of the narrow bus."""
+"""Largest error of the estimate for programs of many instructions, in cycles. They may fetch once
+more than estimated, which takes 16 beats of the narrow bus."""
 NEAR = 0.01
 NEAR_APPLICATION = 0.09
-"""Largest error of an application. Instructions come through a bus of four bytes, beside all data,
-and limit the smallest application."""
+"""Largest error of the estimate for an application, as a share. Instructions and data share a bus
+of four bytes, which limits the smallest application."""
 NEAR_RANDOM, FAR = 0.06, 1.5
-"""Errors of random programs: the median, and the largest. They are short. A fetch amid data, which
-is not modelled, takes 16 beats of the narrow bus: 1.5 to 4 % are missing."""
+"""Errors of the estimate for random programs: of the median, and the largest ratio. The programs
+are short. A fetch amid data, which is not modelled, takes 16 beats of the narrow bus: 1.5 to 4 %
+are missing."""
 PROGRAMS = 150
-"""Number of programs: enough for their median. The median of 24 differs by 1 % from seed to seed
-(standard deviation)."""
+"""Number of random programs, enough for a steady median. The median of 24 programs has a standard
+deviation of 1 % from seed to seed."""
 MEMORIES = ((0, 0.0), (30, 0.0), (3, 0.1))
 
 
@@ -102,7 +103,7 @@ LINKS = {
 
 
 def test_links() -> None:
-    """Check every core of programs with work on the links alone."""
+    """Check the estimated cycles of every core in programs of link instructions alone."""
     with PodSimulator(CONFIG, CORES) as pod:
         for name, texts in LINKS.items():
             images = [text_image(text) for text in texts]
@@ -130,7 +131,7 @@ def test_collectives() -> None:
 
 @pytest.mark.parametrize(("latency", "stall"), MEMORIES)
 def test_random_programs(latency: int, stall: float) -> None:
-    """Check any instructions, which always wait for each other: nearly right, never far off."""
+    """Check the estimate of random programs, full of waits: mostly near, and never far off."""
     ratios: list[float] = []
     memory = MemorySpeed(latency, stall)
     seed = random_seed()
@@ -151,7 +152,7 @@ def test_random_programs(latency: int, stall: float) -> None:
     ids=["small", "larger"],
 )
 def test_spread_weights(application: Application, latency: int, stall: float) -> None:
-    """Check cells as in LSTM0: bytes of the golden pod, and cycles near to the estimate."""
+    """Check LSTM cells spread over a pod: the golden pod's bytes, and cycles near the estimate."""
     operations = operations_in_order(application)
     inputs = random_inputs(application, operations.inputs)
     program = spread(CONFIG, operations, inputs, CORES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random programs in lockstep with the golden model, one machine for all of them, no reset."""
+"""Tests of random programs against the golden model, on one machine without a reset between."""
 
 import os
 import random
@@ -19,14 +19,14 @@ from systola.verif.kit.seeds import random_seed
 from systola.verif.plan.selection import exhaustive, thorough
 
 PROGRAMS = 8
-"""Programs of one simulation; every fourth ends in a fault."""
+"""Number of programs of one simulation; every fourth ends in a fault."""
 MEMORIES = ((0, 0.0), (1, 0.0), (30, 0.1), (9, 0.5))
 """Latency and stall probability of the memories."""
 
 
 @cocotb.test
 async def random_programs(dut):
-    """Check random sizes, overlaps and hazards, with random latency and stalls on every channel."""
+    """Check programs with random sizes, overlaps and hazards, and stalls on every bus channel."""
     number = int(os.environ["TPU_RUN"])
     rng = random.Random(f"{random_seed()} {number}")
     latency, stall = rng.choice(((0, 0.0), (rng.randint(0, 40), rng.choice((0.0, 0.1, 0.4)))))
@@ -52,7 +52,8 @@ CONFIGS = ("tiny", "7x5", "3x14", "small", "4x4-training")
 RUNS = [(config, simulator) for config in CONFIGS for simulator in quick_simulators()]
 
 MARKS = {"tiny": pytest.param}
-"""Other configurations run random programs in the C++ library, without a second simulator."""
+"""Configurations under cocotb. Others run random programs in the C++ library only, which saves the
+build of a second simulator."""
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_random_programs(config, simulator):
     ],
 )
 def test_random_programs_in_the_library(name, memory, count):
-    """Check more random programs, without cocotb; every fifth ends in a fault."""
+    """Check random programs in the C++ library, without cocotb; every fifth ends in a fault."""
     config = preset(preset_name(name))
     latency, stall = memory
     faults = static_faults(config)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cocotb benches and the C++ library agree about every cycle of the same programs.
+"""The test that cocotb benches and the C++ library take the same cycles for the same programs.
 
-Lanes sleep in the library only. `make chain` has Icarus, too, and netlists.
+Only in the library, lanes sleep: they are not simulated while they have no work. `make chain`
+compares Icarus and netlists, too.
 """
 
 import os
@@ -22,12 +23,12 @@ from systola.verif.kit.programs import random_program
 from systola.verif.kit.seeds import case_seed
 
 MEMORIES = ((0, 0.0), (3, 0.0), (30, 0.1), (11, 0.5))
-"""Latency and stall probability of the runs."""
+"""Latency and stall probability of the memories in each run."""
 PROGRAMS = 3
 
 
 def tags_and_waits(config):
-    """Make a program with tags that the host must read in time when the program waits for it."""
+    """Return a program with tags, each shortly before a wait in which the host must read them."""
     nop, stop = encode(Opcode.NOP), encode(Opcode.SYNCHRONIZE_HOST)
     program = []
     for delay in range(16):

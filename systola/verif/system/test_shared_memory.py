@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of pods with cores that share a memory: golden results, and speed of a model."""
+"""The test of pods with cores that share a memory: the golden pod's results, a model's speed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from systola.verif.plan.selection import exhaustive, thorough
 
 CONFIG = preset("tiny-links")
 TIMEOUT = 5_000
-"""Cycles without a beat that no program here reaches, with any memories."""
+"""Value of BUS_TIMEOUT in cycles, larger than a right program needs with any of the memories."""
 PROGRAMS = 12
 PODS = {
     "3 cores, wide": (3, SharedMemory(16), 0, 0.0),
@@ -34,19 +34,19 @@ PODS = {
     "2 cores, narrow": (2, SharedMemory(4, broadcast=False), 9, 0.1),
     "a core by itself": (1, SharedMemory(64), 3, 0.1),
 }
-"""Cores, their memory, its latency and stalls."""
+"""Pods: number of cores, the memory that they share, its latency and stall probability."""
 MODELS = {"std_resnet8_cifar": 7.0, "mobilenet_v1_025_96": 7.0}
-"""Least speed of eight cores, compared with one core with memories of its own."""
+"""Least speed of a model on eight cores, compared with one core with memories of its own."""
 SAMPLES = 64
 
 
 @pytest.mark.parametrize(
     "name",
-    # Each further pod has a simulator of its own, which takes minutes to build.
+    # Only one pod is in the thorough tests: each has a simulator that takes minutes to build.
     [(thorough if name.startswith("3") else exhaustive)(name) for name in PODS],
 )
 def test_random_programs(name: str) -> None:
-    """Check results against the golden pod, one program after the other; some are abandoned."""
+    """Check random programs against the golden pod, without reset; some others are abandoned."""
     cores, shared, latency, stall = PODS[name]
     with PodSimulator(
         CONFIG, cores, latency=latency, stall=stall, seed=random_seed(), shared=shared
@@ -66,7 +66,7 @@ def test_random_programs(name: str) -> None:
 
 
 def program_of(model: CompiledModel, x: np.ndarray) -> Image:
-    """Return the only program of a model, with samples."""
+    """Return an image of a model's only program, with the samples `x` as its input."""
     (stage,) = (stage for stage in model.compiled.stages if not isinstance(stage, HostStage))
     return stage.program.bind(x)
 
@@ -78,7 +78,7 @@ def program_of(model: CompiledModel, x: np.ndarray) -> Image:
 )
 @pytest.mark.parametrize("broadcast", [True, False])
 def test_shared_samples(name: str, broadcast: bool) -> None:
-    """Check samples shared by eight cores at a port of 64 bytes."""
+    """Check bytes and speed of samples shared out to eight cores, with a port of 64 bytes."""
     cores, config = 8, preset("base")
     content = files("systola.models").joinpath(f"{name}.tflite").read_bytes()
     with np.load(str(files("systola.models").joinpath(f"{name}.npz"))) as stored:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the cycles in README.md and docs/results.md are the RTL's, and reach their bars.
+"""Tests that the RTL takes the cycles in README.md and docs/results.md, and reaches the bars.
 
-A bar is the least use of the array's multipliers that a result must reach.
+A bar is the least use of the array's multipliers that a result must reach, as a share.
 """
 
 import pytest
@@ -34,7 +34,7 @@ def test_products(product, memory):
 
 
 def bars():
-    """Yield each product and memory that has a bar, with this bar."""
+    """Yield each matrix product and memory that has a bar, with the bar."""
     for product in PRODUCTS:
         for memory, bar in ((IDEAL, product.ideal), (LOADED, product.loaded)):
             if bar is not None:
@@ -65,7 +65,10 @@ def test_convolutions(shape, memory):
 @pytest.mark.parametrize("network", networks.NETWORKS, ids=lambda network: network.file)
 @pytest.mark.thorough
 def test_networks(network):
-    """Check one inference, or the batch that has a bar; `make bench` measures other batches."""
+    """Check the cycles of one inference of a network, or of the batch that has a bar.
+
+    `make bench` measures other batches.
+    """
     result = networks.measure(network, network.batch)
     assert result["bit_exact"]
     assert result == networks.find(networks.stored_networks(), network, network.batch)

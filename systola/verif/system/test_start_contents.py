@@ -22,7 +22,7 @@ CONTENTS = re.compile(r"^ *initial (?:begin\n *)?\S+\[\d+\] = ", re.MULTILINE)
 
 
 def shows_lines(config):
-    """Return a program that shows lines of the buffer that were never written."""
+    """Return a program that writes buffer lines to host memory that were never filled."""
     copy = encode(
         Opcode.WRITE_HOST_MEMORY, **lines_out(config, host=DATA_OFFSET, line=0, rows=LINES)
     )
@@ -38,7 +38,7 @@ ON_ICARUS = "icarus" in getattr(cocotb, "SIM_NAME", "").lower()
 
 @cocotb.test(expect_error=ValueError if ON_ICARUS else ())
 async def lines_are_unknown_or_random(dut):
-    """Check that unknown values on Icarus end the run when they reach the bus."""
+    """Check that lines start with random bytes, or unknown on Icarus, which ends the run."""
     tb = TB(dut)
     await tb.start()
     result = await tb.run_program(shows_lines(tb.config))
@@ -53,7 +53,7 @@ def test_start_contents(simulator):
 
 @pytest.mark.parametrize("name", ["tiny", thorough("small")])
 def test_library(name):
-    """Check that contents differ from seed to seed, and that a seed repeats them."""
+    """Check that the library's start contents differ from seed to seed, and repeat with a seed."""
     config = preset(name)
 
     def start(seed):
@@ -66,6 +66,6 @@ def test_library(name):
 
 @pytest.mark.parametrize("name", ["tiny", thorough("small-parity"), thorough("base")])
 def test_no_memory_has_contents(name):
-    """Check tables, parameters, taps and queues, too, not only the buffer."""
+    """Check that no memory of the Verilog has start contents: buffer, tables, taps, queues, etc."""
     assert not CONTENTS.search(verilog_of(preset(name)))
     assert CONTENTS.search("  initial begin\n    memory[0] = 8'h00;\n  end\n")

@@ -30,7 +30,7 @@ from systola.verif.plan.selection import exhaustive, thorough
 INPUTS, CLASSES = 64, 10
 DENSE = ("8x8-training", 16, [Input((INPUTS,)), Dense(32, "relu"), Dropout(0.2), Dense(CLASSES)])
 SMALL_DENSE = ("small-training", *DENSE[1:])
-"""A network on the machine of the other quick tests, which is built once."""
+"""A network on the machine that other quick tests use, so that it is built only once."""
 COMPACT = ("8x8-compact-training", *DENSE[1:])
 """A network on a machine with two columns to a lane."""
 MAPS = (
@@ -73,7 +73,7 @@ NORMAL = (
 
 
 def _branches() -> list[Any]:
-    """Return maps that are added and put side by side, and of which the first are normalised."""
+    """Return layers with branches: feature maps are normalised, added and concatenated."""
     x = Input((6, 6, 1))
     first = BatchNormalization()(Conv2D(8, 3, padding="same", use_bias=False)(x))
     added = ReLU()(Add()([Conv2D(8, 3, padding="same")(first), first]))
@@ -95,7 +95,7 @@ def after_each_step(
     optimizer: Optimizer,
     latency: int,
 ) -> tuple[list[bytes], list[float]]:
-    """Return the host window after each program, and the losses that the user sees.
+    """Return the host window after each program of a training, and the losses that the user sees.
 
     The window has weights, momenta and losses.
     """

@@ -21,8 +21,7 @@ BATCH, STEPS_OF_EPOCH = 4, 4
 
 
 def programs(preset: str, steps: int) -> list[Image]:
-    """Return the programs that the host starts in `steps` steps, each with the host window before
-    it.
+    """Return the programs of `steps` training steps, each with the host window before it.
 
     Programs that read the weights in between are included.
     """
@@ -47,7 +46,7 @@ def programs(preset: str, steps: int) -> list[Image]:
 
 @cocotb.test
 async def steps(dut):
-    """Check programs one after the other, without a reset."""
+    """Check the programs of several training steps, one after the other without a reset."""
     count = int(os.environ["TPU_STEPS"])
     images = programs(os.environ["TPU_PRESET"], count)
     assert len(images) >= count
@@ -62,10 +61,10 @@ async def steps(dut):
 @pytest.mark.parametrize(
     ("simulator", "count"),
     [
-        # Other tests have steps of training on the RTL in test_training.py.
+        # Quick tests of training steps on the RTL are in test_training.py.
         *(thorough(simulator, 4) for simulator in quick_simulators()),
         *(exhaustive(simulator, 4) for simulator in simulators()[1:]),
-        # Icarus takes a quarter of an hour for these.
+        # Icarus takes a quarter of an hour for 200 steps.
         *(exhaustive(simulator, 200) for simulator in simulators()),
     ],
 )

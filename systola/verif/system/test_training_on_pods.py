@@ -30,10 +30,13 @@ CLASSES = 10
 def after_each_program(
     monkeypatch: pytest.MonkeyPatch, network, cores: int, backend: str, latency: int, batches: int
 ) -> tuple[list[list[bytes]], list[float]]:
-    """Return the masters of each core, with velocities or moments, and the user's losses."""
+    """Return each core's training state after each program, and the losses that the user sees.
+
+    The state has the master weights, and velocities or moments.
+    """
     name, batch, optimizer, layers = network
     rng = np.random.default_rng(3)
-    # The last batch is smaller.
+    # The last batch has fewer samples than the others.
     x = rng.uniform(0, 1, (batches * batch - batch // 3, *layers[0].shape)).astype(np.float32)
     y = rng.integers(0, CLASSES, len(x))
     memories: list[list[bytes]] = []
@@ -72,7 +75,7 @@ SEQUENCES = (
 ADAPTED = (*SMALL[:2], Adam(), SMALL[3])
 LITTLE = preset("8x8-training")
 ROOMY = replace(preset("base-training"), name="base-training-32768", buffer_lines=1 << 15)
-"""Machine with a larger buffer: 128 samples of 784 numbers do not fit the buffer of `base`."""
+"""A machine with a larger buffer: 128 samples of 784 numbers do not fit the buffer of `base`."""
 LATENCY = 30
 BAR = 0.8
 
@@ -96,9 +99,9 @@ def test_masters(monkeypatch, network, cores, latency):
 def step(
     config: Config, cores: int, sizes: tuple[int, int], batch: int, backend: str
 ) -> tuple[list[bytes], float, int | None]:
-    """Return masters, loss and cycles of the first step of a network with these sizes.
+    """Return master weights, loss and cycles of a network's first training step.
 
-    `sizes` are the numbers of inputs and units.
+    `sizes` are the numbers of inputs and of units of the first layer.
     """
     inputs, units = sizes
     rng = np.random.default_rng(1)
@@ -122,9 +125,9 @@ def step(
     ],
 )
 def test_efficiency(config, cores, sizes, share):
-    """Check that several cores train with the bytes of one core, in hardly more time.
+    """Check that several cores train with the bytes of one core, and that their efficiency is high.
 
-    Each core has `share` samples.
+    Each core has `share` samples, and is compared with one core that trains on as many.
     """
     larger = replace(config, name="larger", buffer_lines=1 << 18, accumulator_rows=1 << 12)
     expected, expected_loss, _ = step(larger, 1, sizes, cores * share, "iss")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of streams that want the same banks of the unified buffer."""
+"""Tests of the timing model for streams that need the same banks of the unified buffer."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_alone():
 
 
 def test_either_cycle_of_a_step():
-    """Check that a step waits only for a bank that is taken in both its cycles."""
+    """Check that a step of two cycles waits only for a bank that is taken in both cycles."""
     lines = [[4 * line] for line in range(4)]
     every_other = {100.0 + 2 * time: 0 for time in range(20)}
     times = yielding_times(reader(lines, turns=2), other(past=every_other), BANKS)
@@ -52,7 +52,7 @@ def test_either_cycle_of_a_step():
 
 
 def test_equal_pace_meets_once():
-    """Check that sequential streams meet only once: afterwards they use different banks."""
+    """Check that two sequential streams wait only once: afterwards they use different banks."""
     lines = [[line] for line in range(20)]
     past = {100.0 + line: 8 + line for line in range(40)}
     times = yielding_times(reader(lines), other(past=past), BANKS)
@@ -67,9 +67,9 @@ def test_another_bank_is_free():
 
 
 def test_coming_reads_start_when_they_are_ready():
-    """Check reads that may go from cycle 103 on.
+    """Check reads that are ready from cycle 103 on.
 
-    They go in cycle 104, as the interlock looks in every other cycle.
+    They begin in cycle 104, because the interlock is checked in every other cycle only.
     """
     lines = [[0]] * 8
     slow = yielding_times(reader(lines), other([4] * 100, start=100, ready=103), BANKS)
@@ -80,7 +80,7 @@ def test_follower_waits_for_its_lines():
     """Check reads of lines that the activation unit writes.
 
     Line 1000 is written 14 cycles after its vector, and may be read in the next cycle. The
-    interlock looks in every other cycle.
+    interlock is checked in every other cycle only.
     """
     lines = [[-1, -1, -1, -1, 0]] * 8
     times = yielding_times(reader(lines), other([1000 + n for n in range(8)], start=0), BANKS)
@@ -88,7 +88,7 @@ def test_follower_waits_for_its_lines():
     expected, reads = [], []
     looks = 0
     for _ in range(8):
-        # Bank 0 has the lines 1000 and 1004.
+        # The lines 1000 and 1004 are in bank 0.
         while issue in reads[::4]:
             issue += 1
         expected.append(issue)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of programs and their energy: by hand, by the RTL's counters, and as sums of parts."""
+"""Tests of the counted work of programs and its energy, by hand and by the RTL's counters."""
 
 from __future__ import annotations
 
@@ -57,13 +57,16 @@ def counts(text: str, config=TINY) -> Activity:
 
 
 def test_by_hand():
-    """Three samples of 8 inputs and 4 outputs on 4 x 4; lines and beats have 4 bytes."""
+    """Check the counted work of a small product by hand: 3 samples, 8 inputs, 4 outputs, on 4 x 4.
+
+    Buffer lines and beats of the buses have 4 bytes.
+    """
     assert counts(BY_HAND) == Activity(
-        macs=6 * 16,  # two tiles along K, three vectors each
+        macs=6 * 16,  # two weight tiles along K, with three vectors each
         # A vector is written into one register for all four columns of a row, and into 16 sums.
         array_registers=6 * (4 + 64) + 2 * 2 * 16,
-        buffer=4 * (6 + 6 + 3 + 3),  # from the host, to the array, results, to the host
-        accumulators=16 * (6 + 3 + 3),  # six writes, three of which add, and the results' reads
+        buffer=4 * (6 + 6 + 3 + 3),  # lines: from the host, to the array, results, to the host
+        accumulators=16 * (6 + 3 + 3),  # rows: six written, three of them added, three read
         accumulator_adds=3 * 4,
         weight_fifo=2 * 2 * 16,
         lane_multiplies=3 * 4,
@@ -74,7 +77,10 @@ def test_by_hand():
 
 
 def test_energy_by_hand():
-    """The counts above times the published figures: memories of 4 KiB, 4 KiB and 64 bytes."""
+    """Check the energy of the counted product: counts times the published figures.
+
+    The memories have 4 KiB, 4 KiB and 64 bytes.
+    """
     (found, _) = energies(TINY, counts(BY_HAND), 3 * 8 * 4)
     assert found.units == pytest.approx(
         {
@@ -94,7 +100,7 @@ def test_energy_by_hand():
 
 @pytest.mark.parametrize("technology", TECHNOLOGIES, ids=lambda each: each.name)
 def test_sum_over_the_counters(technology):
-    """Energy is linear: the whole is the sum over all counters, each by itself."""
+    """Check that a program's energy is the sum of the energies of its counters, each by itself."""
     done = Activity(**{name: 1000 + n for n, name in enumerate(asdict(Activity()))})
     alone = [
         sum(unit_energies(BASE, Activity(**{name: count}), technology).values())
@@ -118,7 +124,7 @@ def test_sum_over_the_counters(technology):
     ],
 )
 def test_twice_the_bytes(counter, unit):
-    """Twice the bytes take twice the energy of their part, and nothing else changes."""
+    """Check that twice the bytes take twice the energy of their unit, and of no other unit."""
     done = counts(BY_HAND) + Activity(links=64)
     before = unit_energies(TINY, done, NM_45)
     after = unit_energies(TINY, replace(done, **{counter: 2 * getattr(done, counter)}), NM_45)
@@ -127,9 +133,7 @@ def test_twice_the_bytes(counter, unit):
 
 
 def test_ports():
-    """A byte outside the chip takes the same energy in all processes; a byte on a link has its own
-    energy.
-    """
+    """Check the energy of a byte outside the chip, equal in all processes, and on a link."""
     done = Activity(host=1, weights=1, links=1)
     for technology in TECHNOLOGIES:
         found = unit_energies(BASE, done, technology)
@@ -138,7 +142,10 @@ def test_ports():
 
 
 def test_memories():
-    """The smallest published memory that is large enough, else the largest."""
+    """Check that a memory has the energy of the smallest published memory that is large enough.
+
+    Memories larger than all published ones have the energy of the largest.
+    """
     sizes = (1, 8192, 8193, 32768, 32769, 1 << 20, 1 << 25)
     assert [NM_45.memory_byte(n) for n in sizes] == [1.25, 1.25, 2.5, 2.5, 12.5, 12.5, 12.5]
     assert [NM_7.memory_byte(n) * 8 for n in sizes] == [7.5, 7.5, 8.5, 8.5, 14, 14, 14]
@@ -146,7 +153,10 @@ def test_memories():
 
 @pytest.mark.parametrize("work", [*PRODUCTS, *CONVOLUTIONS], ids=str)
 def test_vectors_that_the_rtl_counted(work):
-    """The counter ARRAY_ACTIVE of the RTL counts cycles in which a vector enters the array."""
+    """Check the counted products against the RTL's counter ARRAY_ACTIVE.
+
+    It counts the cycles in which a vector enters the array.
+    """
     counters = find(stored_results(), work, IDEAL)["counters"]
     if work in PRODUCTS:
         image = compile_gemm(
@@ -163,7 +173,10 @@ def test_vectors_that_the_rtl_counted(work):
 
 @pytest.mark.parametrize("counted", originals(), ids=lambda each: each.name)
 def test_original_beside_the_rtl(counted):
-    """The stored runs of the original's applications have the same counter, 65,536 to a vector."""
+    """Check the counted work of the original's applications by the counter of stored RTL runs.
+
+    A vector has 65,536 products.
+    """
     result = results_of_originals()[counted.name]
     assert counted.activity.macs == 65_536 * result.counters["array_active"]
     assert counted.activity.weights == result.weight_bytes
@@ -171,7 +184,7 @@ def test_original_beside_the_rtl(counted):
 
 
 def test_stored_counts():
-    """A fresh count gives the numbers of docs/energy.md."""
+    """Check that a new count of a network gives the stored numbers of docs/energy.md."""
     network = next(each for each in NETWORKS if each.file.startswith("mlp_tutorial"))
     found = count_network(network, 16)
     assert found in stored()
@@ -181,7 +194,7 @@ def test_stored_counts():
 
 @pytest.mark.exhaustive
 def test_all_stored_counts():
-    """`make bench-energy` has been run since a change of the compiler or of training."""
+    """Check all stored counts: `make bench-energy` must follow a change of compiler or training."""
     found = [count_network(network, batch) for network in NETWORKS for batch in BATCHES]
     found += [count_step(step) for step in STEPS]
     assert [*found, *map(count_application, applications())] == stored()
@@ -189,7 +202,7 @@ def test_all_stored_counts():
 
 @pytest.mark.parametrize("name", ["std_resnet8_cifar", "ds_cnn_kws", "lstm_digits_rows_k2"])
 def test_beside_the_timing_model(name):
-    """The timing model follows each unit of the hardware and adds up the same work."""
+    """Check that the timing model, which follows each unit, adds up the same work as the counts."""
     image, _ = stored_program(name, BASE, 1)
     found, expected = activity(BASE, image.program), estimate(BASE, image)
     assert (found.macs + found.wide_macs) / BASE.peak_macs == expected.busy[Unit.ARRAY]
@@ -210,7 +223,7 @@ LOOP = """
 
 
 def test_loops_that_depend_on_registers():
-    """The inner loop runs 3, 4 and 5 times."""
+    """Check the counted work of a loop with a count in a register: it runs 3, 4 and 5 times."""
     body = "vector operation=add, buffer=0, operand=8, destination=16, rows=2, parameter=0"
     once = counts(f"{body}\nhalt")
     assert once.lane_multiplies == 3 * 2 * TINY.cols
@@ -218,7 +231,7 @@ def test_loops_that_depend_on_registers():
 
 
 def test_loop_whose_window_is_set_at_its_end():
-    """The first iteration has another window than all others."""
+    """Check the counted work of a loop: its first iteration has another window than later ones."""
     small, large = (
         f"set_config_window height={n}, width={n}, pitch={n}, kernel_height=1, kernel_width=1, "
         f"stride_y=1, stride_x=1, dilation_y=1, dilation_x=1, out_height={n}, out_width={n}"
@@ -226,7 +239,7 @@ def test_loop_whose_window_is_set_at_its_end():
     )
     pool = "pool buffer=0, destination=32, blocks=1, parameter=0, reduction=max"
     found = counts(f"{small}\nloop count=5\n{pool}\n{large}\nend_loop\nhalt")
-    # Lines read and written, a line for each pixel.
+    # Each pixel is one line that is read and one line that is written.
     assert found.buffer == 2 * TINY.line_bytes * (4 + 4 * 9)
 
 
@@ -250,7 +263,7 @@ def convolve(window: Window, channels: int, k_tiles: int) -> str:
 
 
 def inside(window: Window, i: int, j: int) -> int:
-    """Count windows with tap (i, j) in the map, by the text of Set_Config_Window."""
+    """Return the number of windows with tap (i, j) inside the feature map, by its definition."""
     found = 0
     for p, q in product(range(window.out_height), range(window.out_width)):
         y = window.top + p * window.stride_y + i * window.dilation_y
@@ -261,7 +274,7 @@ def inside(window: Window, i: int, j: int) -> int:
 
 @pytest.mark.parametrize("case", range(4))
 def test_lines_of_a_convolution(case):
-    """A line for each tap inside the map, none for the fill outside."""
+    """Check that a convolution reads a line for each tap inside the map, and none for the fill."""
     window = pixel_window(random.Random(random_seed() + case))
     taps = product(range(window.kernel_height), range(window.kernel_width))
     lines = sum(inside(window, i, j) for i, j in taps)
@@ -274,8 +287,11 @@ def test_lines_of_a_convolution(case):
 
 
 def test_lines_of_packed_channels():
-    """Rows of 6 pixels of 2 channels are 3 lines of 4 bytes, which three rows of the kernel read:
-    the first and the last of them do not see the first and the last row of windows."""
+    """Check the lines that a convolution with packed channels reads.
+
+    A row of 6 pixels of 2 channels has 3 lines of 4 bytes. Each of the three rows of the kernel
+    reads map rows. Its first and its last row lie outside the map for one row of windows.
+    """
     window = Window(
         **{"height": 6, "width": 6, "pitch": 3, "kernel_height": 3, "kernel_width": 2},
         **{"stride_y": 1, "stride_x": 1, "dilation_y": 1, "dilation_x": 1, "top": -1, "left": 0},
@@ -285,7 +301,7 @@ def test_lines_of_packed_channels():
 
 
 def test_words_of_16_bits_take_their_passes():
-    """Vectors and weights of int16 meet in four passes of bytes."""
+    """Check that a product of int16 vectors and int16 weights takes four passes of bytes."""
     config = preset("small")
     text = (
         "read_weights tile=0, count={tiles}\n"
@@ -299,7 +315,10 @@ def test_words_of_16_bits_take_their_passes():
 
 
 def test_neighbours():
-    """One core sends and another one takes; beats of a link are as wide as the host port."""
+    """Check the counted work of a core that sends sums, and of a core that receives them.
+
+    Beats of a link are as wide as the host port.
+    """
     config = preset("tiny-links")
     sent = counts("send side=right, sums=1, accumulator=0, rows=3\nhalt", config)
     assert (sent.links, sent.accumulators) == (3 * 16, 3 * 16)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The estimate of a program's cycles, in properties that hold for any hardware.
+"""Tests of the estimate of a program's cycles, by properties that hold for any hardware.
 
-Its distance from the hardware is tested in verif/system/test_estimate.py.
+The estimate is compared with the RTL in verif/system/test_estimate.py.
 """
 
 from dataclasses import replace
@@ -55,16 +55,17 @@ def assembled(text: str) -> Image:
 def test_empty_program():
     """Check the cycles of a program of one Halt.
 
-    Two fetches are asked for in cycles 1 and 5, and their beats come from cycle 4 to 11. Halt is
-    handed out in cycle 8 and issued in cycle 17. The third instruction after it has been taken in
-    cycle 14. So a third fetch is asked for in cycle 17, just before the Halt ends fetching. Its
-    last beat comes in cycle 23. DONE shows 3 cycles later, when all is quiet.
+    Two fetches are requested in cycles 1 and 5, and their beats come from cycle 4 to 11. Halt
+    leaves the fetch unit in cycle 8 and is issued in cycle 17. The third instruction after Halt
+    leaves the fetch unit in cycle 14. So a third fetch is requested in cycle 17, just before Halt
+    ends fetching. The fetch's last beat comes in cycle 23. DONE is set 3 cycles later, when all
+    buses are idle.
     """
     assert estimate(CONFIG, assembled("halt")).cycles == 26
 
 
 def test_product_on_paper():
-    """Check the product of 64x64x64 by the figures of docs/architecture.md."""
+    """Check the estimate of a product of 64x64x64 by the figures of docs/architecture.md."""
     result = estimate(CONFIG, product(64, 64, 64))
     assert result.busy[Unit.ARRAY] == 64 * 4 * 4
     assert result.cycles == pytest.approx(1111, abs=2)
@@ -109,7 +110,10 @@ def test_loop_that_ends_early_equals_all_of_it(name, latency, monkeypatch):
 
 
 def with_segments(monkeypatch: pytest.MonkeyPatch, image: Image, size: int) -> tuple[Estimate, int]:
-    """Return the estimate with segments of `size` instructions, and the instructions walked."""
+    """Return an estimate with segments of `size` instructions, and how many were simulated.
+
+    The estimate of a known segment is reused, so that its instructions are not simulated again.
+    """
     walked = 0
     issue = Walk._issue
 
@@ -121,15 +125,13 @@ def with_segments(monkeypatch: pytest.MonkeyPatch, image: Image, size: int) -> t
     with monkeypatch.context() as patch:
         patch.setattr(module, "SEGMENT", size)
         patch.setattr(Walk, "_issue", counted)
-        # Estimates of an image are kept, so a copy is estimated.
+        # The estimate of an image is kept, so a copy of the image is estimated here.
         return estimate(CONFIG, replace(image)), walked
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_known_segments_change_nothing(name, monkeypatch):
-    """Estimates are equal with and without known segments, for a state of the machine at each
-    instruction.
-    """
+    """Check that the reuse of known segments, here of one instruction, changes no estimate."""
     image, _ = stored_program(name, CONFIG, 30)
     known, _ = with_segments(monkeypatch, image, 1)
     walked, _ = with_segments(monkeypatch, image, 1 << 30)
@@ -137,9 +139,9 @@ def test_known_segments_change_nothing(name, monkeypatch):
 
 
 def test_known_segments_of_random_programs(monkeypatch):
-    """Check known segments with any instructions and all their hazards, again and again."""
+    """Check the reuse of known segments in loops of random programs, with all hazards."""
     saved = 0
-    # Operands are within their limits for registers that begin as 0.
+    # Each iteration clears the registers, so that operands stay within their limits.
     clear = "".join(f"set_register register={number}\n" for number in range(1, REGISTERS))
     begin, end = assemble("loop count=6\n" + clear), assemble("end_loop\nhalt")
     for number in range(60):
@@ -149,7 +151,7 @@ def test_known_segments_of_random_programs(monkeypatch):
         walked, many = with_segments(monkeypatch, image, 1 << 30)
         assert known == walked
         saved += many - few
-        # Six programs, and more where none of them repeats anything: the test must not be empty.
+        # Six programs are tried, or more until one of them reuses a segment.
         if number >= 5 and saved:
             break
     assert saved
@@ -158,8 +160,8 @@ def test_known_segments_of_random_programs(monkeypatch):
 def test_equal_iterations_are_walked_once(monkeypatch):
     """Check a loop over 4 batches with a loop over 16 samples in it.
 
-    Its first iterations are walked through, and of the other iterations only the parts that differ,
-    at their start and their end.
+    The estimate simulates the first iterations in full. In other iterations it simulates only the
+    parts that differ, at their start and their end.
     """
     one = """
         read_host_memory host=0, buffer=0, rows=32, stride=16, blocks=1, tail=16
@@ -196,12 +198,12 @@ def test_nested_loops():
     assert [tag.passes for tag in result.tags] == [1000, 1000]
     assert result.tags[0].traffic.host_out == result.traffic.host_out
     assert result.tags[1].traffic.host_in == result.traffic.host_in
-    # The host port gives a beat in each cycle, and loses one between instructions.
+    # The host port moves a beat in each cycle, and loses one cycle between instructions.
     assert result.cycles == pytest.approx(1000 * 3 * 33, rel=0.01)
 
 
 def test_work_of_every_iteration():
-    """Check that the iterations that estimate() skips are all there, one after another."""
+    """Check that the work of all iterations is listed in order, also if estimate() skips them."""
     image = assembled(LOOPS.replace("1000", "60"))
     work = estimated_work(CONFIG, image)
     reads = [each for each in work if each.unit == Unit.HOST_READ]
@@ -219,7 +221,7 @@ def test_weights_are_those_of_the_product():
     (weights,) = (each for each in work if each.unit == Unit.WEIGHTS)
     (array,) = (each for each in work if each.unit == Unit.ARRAY)
     assert weights.number == array.number
-    # 3 x 2 tiles of 256 bytes, with 16 bytes in a cycle
+    # the weights are 3 x 2 tiles of 256 bytes, with 16 bytes in a cycle
     assert weights.end - weights.begin == 3 * 2 * 16
     assert weights.begin < array.begin < weights.end < array.end
 
@@ -242,7 +244,7 @@ def test_program_without_end():
 
 
 def test_large_batch_takes_no_longer_to_estimate(monkeypatch):
-    """Check that skipped iterations are not walked, and that their cycles count."""
+    """Check that a large batch takes no longer to estimate, and that skipped iterations count."""
     calls = []
     run = MatrixUnit.run
     monkeypatch.setattr(MatrixUnit, "run", lambda *x: calls.append(1) or run(*x))
@@ -264,9 +266,9 @@ def test_large_batch_takes_no_longer_to_estimate(monkeypatch):
 def test_tags_wait_for_their_units():
     """Check the cycles of tags that wait and of tags that do not.
 
-    A tag that waits for no unit is in time. A tag that waits is late, and so is a tag after it. The
-    read is issued in cycle 17, like any first instruction. The first tag is issued an interval
-    later, and it enters in the next cycle.
+    A tag that waits for no unit is recorded at once. A tag that waits is late, and so is a tag
+    after it. The read is issued in cycle 17, as is any first instruction. The first tag is issued
+    one interval later, and it is recorded in the next cycle.
     """
     text = """
         read_host_memory host=0, buffer=0, rows=100, stride=16, blocks=1, tail=16

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The original's applications: their shapes, their bars, and the timing model beside the RTL."""
+"""Tests of the original TPU's applications: shapes, bars, and timing model against RTL."""
 
 from __future__ import annotations
 
@@ -38,16 +38,19 @@ KINDS = {
     "cnn0": {Convolution: 16},
     "cnn1": {Convolution: 72, Pooling: 12, Product: 4},
 }
-"""Layers as the paper's Table 1 counts them, except two that shapes.toml explains."""
+"""Number of layers of each kind by the paper's Table 1, except two that shapes.toml explains."""
 WEIGHTS = {"mlp0": 20, "mlp1": 5, "lstm0": 52, "lstm1": 34, "cnn0": 8, "cnn1": 100}
-"""Millions of weights, from the same table."""
+"""Millions of weights of each application, from the paper's Table 1."""
 BATCHES = {"mlp0": 200, "mlp1": 168, "lstm0": 64, "lstm1": 96, "cnn0": 8, "cnn1": 32}
 BARS = {"mlp0": 13.3, "mlp1": 10.1, "lstm0": 4.1, "lstm1": 3.6, "cnn0": 87.0, "cnn1": 25.0}
-"""Bars in TOPS at the original's clock."""
+"""Bar of each application: the least TOPS (10^12 operations a second) at the original's clock."""
 
 
 class Compiled(NamedTuple):
-    """The figures of an application's program; its image has up to 100 MB, and is not kept."""
+    """The figures of an application's compiled program.
+
+    The program's image has up to 100 MB, and is not kept.
+    """
 
     macs: int
     weight_bytes: int
@@ -86,7 +89,7 @@ def test_cnn0_has_the_intensity_of_the_paper() -> None:
 
 
 def bars() -> Iterator[Any]:
-    """Yield each application, marked if it misses its bar."""
+    """Yield the name of each application, marked as an expected failure if it misses its bar."""
     reason = "168 lines of 8 beats leave behind the last tile, which nothing hides"
     for name in BARS:
         yield pytest.param(name, marks=[pytest.mark.xfail(reason=reason)] * (name == "mlp1"))
@@ -105,13 +108,13 @@ def test_bars_on_the_rtl(name: str) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_model_beside_the_rtl(name: str) -> None:
-    """Check that the model is within 1 % of the RTL's cycles for the same program."""
+    """Check that the timing model is within 1 % of the RTL's cycles for the same program."""
     assert compiled(name).estimate.cycles == pytest.approx(stored()[name].cycles, rel=0.01)
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_stored_predictions(name: str) -> None:
-    """Check that the page's predictions are the model's present ones."""
+    """Check that stored predictions of cycles equal the timing model's present predictions."""
     (prediction,) = (
         each for each in predictions() if (each.application, each.change) == (name, UNCHANGED)
     )
@@ -119,10 +122,10 @@ def test_stored_predictions(name: str) -> None:
 
 
 def test_weights_are_fetched_once() -> None:
-    """Check that tiles are fetched one after another, and none twice.
+    """Check that weight tiles are fetched one after another, and none twice.
 
-    Tiles of convolutions are an exception. If their sums are too many for the accumulators, tiles
-    are read for each part of the rows.
+    Tiles of convolutions are an exception. If there are too many sums for the accumulators, tiles
+    are read again for each part of the rows.
     """
     for name in ("mlp0", "mlp1", "lstm0", "lstm1", "cnn0"):
         program = compiled(name)

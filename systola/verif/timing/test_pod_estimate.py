@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The estimate of a pod's cycles: properties that hold for any hardware, and measured cycles.
+"""Tests of the estimate of a pod's cycles, by properties of any hardware and measured cycles.
 
-Its distance from the hardware is tested in verif/system/test_pod_estimate.py.
+The estimate is compared with the RTL in verif/system/test_pod_estimate.py.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def cycles(*texts: str, stages: int = 2) -> list[int]:
 
 @pytest.mark.parametrize("latency", [0, 30])
 def test_cores_without_links(latency: int) -> None:
-    """Check that each core takes the cycles that it takes by itself."""
+    """Check that a core of a pod takes as many cycles as a single core if no link is used."""
     texts = (COPY, COPY * 3 + "synchronize\n" + COPY, "nop")
     images = [text_image(text) for text in texts]
     memory = MemorySpeed(latency)
@@ -38,7 +38,7 @@ def test_cores_without_links(latency: int) -> None:
 
 
 def test_who_receives_waits() -> None:
-    """Check that a receiver waits for the sender's lines, and for the sender's work before them."""
+    """Check that a receiver waits for the sender's lines, and for work before they are sent."""
     early, early_end = cycles(SEND, RECEIVE)
     late, late_end = cycles(COPY + SEND, RECEIVE)
     assert late > early
@@ -75,7 +75,10 @@ def test_a_pod_that_cannot_go_on() -> None:
 def test_what_the_rtl_took(
     name: str, cores: int, rows: int, times: int, lines: int, sums_took: int, lines_took: int
 ) -> None:
-    """Check programs and figures of verif/system/test_pod_collectives.py, also in docs/pod.md."""
+    """Check the estimate of collectives against measured cycles, which are also in docs/pod.md.
+
+    Programs and cycles are from verif/system/test_pod_collectives.py.
+    """
     config = preset(f"{name}-links")
     sums = [program_image(all_reduce(i, cores, 0, rows) * times) for i in range(cores)]
     assert estimate_pod(config, sums).cycles == pytest.approx(sums_took, rel=0.01)

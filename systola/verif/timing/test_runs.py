@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time that a reader waits for instructions that write lines, worked out by hand."""
+"""Tests of the timing model's waits of a reader for instructions that write lines, by hand."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,10 @@ from systola.timing.runs import NOTHING, WriterList, run_of
 
 
 def writers(*entries):
-    """Return a list of entries (base, stop, end); their lines are announced in the last cycles."""
+    """Return a list of writers (first line, end of lines, end in cycles).
+
+    Their lines are announced one a cycle, up to the end.
+    """
     written = np.zeros(200)
     found = WriterList(8, written)
     for base, stop, end in entries:
@@ -20,12 +23,12 @@ def writers(*entries):
 @pytest.mark.parametrize(
     ("entries", "lines", "run"),
     [
-        # No entry in the way; one entry; rising entries, the first of them not in the way.
+        # No entry writes the reader's lines; one entry does; two of three rising entries do.
         ([(0, 10, 20)], (10, 20), range(0)),
         ([(0, 10, 20)], (9, 20), range(1)),
         ([(0, 10, 20), (10, 20, 30), (30, 40, 50)], (10, 40), range(1, 3)),
-        # An entry in the middle that is not in the way belongs to the run. An entry that lies below
-        # its predecessor begins another run.
+        # A gap between the lines of two entries does not end a run. An entry with lines below its
+        # predecessor's begins another run.
         ([(0, 10, 20), (50, 60, 70), (60, 70, 80)], (0, 70), range(3)),
         ([(0, 10, 20), (100, 110, 25), (20, 30, 40)], (0, 30), range(2, 3)),
         # An entry after an empty entry begins a new run.
@@ -39,8 +42,8 @@ def test_run(entries, lines, run):
 def test_lines_below_wait_for_the_first_of_the_run():
     """Check when a reader that waits for the younger entries may read older lines.
 
-    Line 5 was written in cycle 16. It may be read when the first line of the run has been
-    announced, and the gap between the entries with the line after it.
+    Line 5 was written in cycle 16, but it may be read only when the first line of the run has been
+    announced. Lines in the gap between two entries wait for the line after the gap.
     """
     found = writers((0, 10, 20), (100, 110, 25), (20, 30, 40), (40, 50, 60))
     entries = found.pending(0.0)
@@ -58,7 +61,10 @@ def test_complete_entries_are_not_awaited():
 
 
 def test_state():
-    """The last entry decides whether the next one rises, however old it is."""
+    """Check a list of writers that resumes from a stored state.
+
+    The last entry, however old, decides whether the next entry continues a run (rises).
+    """
     found = writers((0, 10, 20), (10, 20, 30))
     again = WriterList(8, np.zeros(200))
     again.resume(found.state(25.0), 1025.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applications with weights spread over the cores of a pod: their bytes and their cycles."""
+"""Tests of applications with weights spread over a pod's cores: their bytes and cycles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from systola.verif.plan.selection import thorough
 
 CORES = 8
 BAR = 7.0
-"""Least speed, as a multiple of one core's speed."""
+"""Least speed of a pod of CORES cores, as a multiple of one core's speed."""
 
 
 def golden_results(config: Config, pod: Spread) -> list[NDArray[np.int8]]:
@@ -40,9 +40,10 @@ def golden_results(config: Config, pod: Spread) -> list[NDArray[np.int8]]:
     ("name", "cores", "application"),
     [
         ("tiny", 3, recurrent(batch=3, inputs=10, size=12)),
-        thorough("tiny", 4, recurrent(batch=4, inputs=12, size=8)),  # two cores for each tile
+        # Two cores work on each tile of the cell's channels.
+        thorough("tiny", 4, recurrent(batch=4, inputs=12, size=8)),
         thorough("tiny", 5, recurrent(batch=3, inputs=9, size=7)),
-        thorough("tiny", 4, recurrent(batch=5, inputs=4, size=4)),  # a core for each gate
+        thorough("tiny", 4, recurrent(batch=5, inputs=4, size=4)),  # each core makes one gate
         thorough("tiny", 1, recurrent(batch=2, inputs=4, size=4)),
         thorough("8x8", 3, recurrent(batch=6, inputs=20, size=24)),
         thorough("8x8", 2, dense(batch=9, sizes=(24, 40, 17, 9))),
@@ -80,7 +81,7 @@ def test_refusals() -> None:
 
 @pytest.mark.parametrize("name", [thorough("lstm0")])
 def test_full_size(name: str) -> None:
-    """Check eight cores of the original's size, each with an eighth of the weights, by estimate."""
+    """Check the estimated speed of eight full-size cores, each with an eighth of the weights."""
     application = applications()[name]
     operations = operations_of(application)
     config = preset(f"{PRESET}-links")

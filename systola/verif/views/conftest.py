@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A browser for the tests of pages, which are skipped without a browser."""
+"""Fixtures with a browser for tests of HTML pages; without a browser the tests are skipped."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 @pytest.fixture(scope="session")
 def browser() -> Generator[Any]:
-    """Yield a headless Chromium, see playwright.sync_api.Browser."""
+    """Yield a headless Chromium, as an object of type playwright.sync_api.Browser."""
     library = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         pytest.skip("Chromium is missing (on Debian: apt-get install chromium)")
     with library.sync_playwright() as playwright:
-        # Root, as in CI, may start it only with this option.
+        # The root user, as in CI, may start Chromium only with this option.
         chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield chromium
         chromium.close()
@@ -30,7 +30,7 @@ def browser() -> Generator[Any]:
 def open_page(browser: Any) -> Generator[Callable[..., Any]]:
     """Yield a function that opens an address in a new window, of a width and colour scheme.
 
-    No error may be reported.
+    The test fails if a page reports an error.
     """
     troubles: list[str] = []
     contexts: list[Any] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the array's registers in a waveform: their values are a correct product."""
+"""Tests of the array's registers read from a waveform: they must compute a correct product."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from systola.views.array_wave import CONFIG, read_states
 
 ROWS, COLS = CONFIG.rows, CONFIG.cols
 SUMMED = 3
-"""Cycles from an activation in its multiplier to the sum with its product: docs/architecture.md."""
+"""Cycles from an activation in its multiplier to its product's sum (see docs/architecture.md)."""
 
 VCD = """$scope module tpu $end
 $scope module tpu $end
@@ -54,7 +54,7 @@ b1 !
 
 
 def test_reads_what_has_settled(tmp_path):
-    """Read values at the end of the first half of each cycle, with their sign."""
+    """Check that values are read, with their sign, at the end of the first half of each cycle."""
     path = tmp_path / "w.vcd"
     path.write_text(VCD)
     states = list(read_states(path, 1, 1))
@@ -64,10 +64,10 @@ def test_reads_what_has_settled(tmp_path):
 
 @pytest.mark.thorough
 def test_every_sum(tmp_path):
-    """Check each partial sum of a product with weights that come in time.
+    """Check each partial sum of a product in the array, with weights that come in time.
 
-    It is the sum above it, one cycle earlier, plus activation times weight. The results equal
-    numpy's.
+    A partial sum is the sum of the row above, one cycle earlier, plus activation times weight. The
+    results must equal numpy's.
     """
     m, k, n = 25, ROWS, COLS
     a, layer = random_gemm(m, k, n, random_seed())
@@ -86,8 +86,8 @@ def test_every_sum(tmp_path):
     above = np.zeros_like(products)
     above[:, 1:] = sums[SUMMED - 1 : -1, :-1]
     assert np.array_equal(sums[SUMMED:], above + products)
-    # Column 0 of A enters row 0, and its results leave column 0 of the array after the number of
-    # cycles in `leaves`.
+    # Column 0 of the operand A enters row 0 of the array. The results of column 0 leave the array
+    # from cycle `leaves` on.
     enters = activations[:, 0, 0]
     wanted = a[:, 0].astype(int)
     first = next(t for t in range(len(enters)) if np.array_equal(enters[t : t + m], wanted))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the content of memories over time, for programs with invented times."""
+"""Tests of the view of memories' contents over time, for programs with invented times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COPY = "stride=64, blocks=1, tail=4"
 
 
 def run(text):
-    """Return a program, and a timeline in which instruction i works from cycle 10 i to 10 i + 8."""
+    """Return a program, and a timeline with work of instruction i from cycle 10 i to 10 i + 8."""
     program = assemble(text)
     work = [
         Work(
@@ -37,13 +37,15 @@ def run(text):
 def test_from_the_first_write_to_the_last_read():
     program, timeline = run(
         f"read_host_memory host=0, buffer=2, rows=3, {COPY}\n"
-        # fills the lines after the lines of the read above
+        # This read fills the lines after the lines of the first read.
         f"read_host_memory host=0, buffer=5, rows=3, {COPY}\n"
         "matrix_multiply buffer=3, accumulator=0, rows=2, k_tiles=1, n_tiles=1\n"
         "activate accumulator=0, buffer=9, rows=2, n_tiles=1, parameter=0\n"
         "debug_tag tag=0\n"
-        "matrix_multiply buffer=6, accumulator=0, rows=4, k_tiles=1, n_tiles=1\n"  # reads of both
-        f"read_host_memory host=0, buffer=2, rows=1, {COPY}\n"  # takes the place of one line
+        # This product uses lines of both reads.
+        "matrix_multiply buffer=6, accumulator=0, rows=4, k_tiles=1, n_tiles=1\n"
+        # This read overwrites one line of the first read.
+        f"read_host_memory host=0, buffer=2, rows=1, {COPY}\n"
         f"write_host_memory host=0, buffer=2, rows=1, {COPY}\n"
         "debug_tag tag=1\n"
         f"write_host_memory host=0, buffer=10, rows=1, {COPY}\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of figures: their content, and that nothing in them is cut off or overlaps."""
+"""Tests of plots: their content, and that nothing in them is cut off or overlaps."""
 
 import sys
 from itertools import combinations, pairwise
@@ -44,7 +44,7 @@ def draw(name, report):
 
 @pytest.mark.parametrize("name", ["roofline", "layers", "cycles"])
 def test_nothing_is_cut_off(name, report):
-    """Check that every text lies in the figure, and a roofline's legend not on its roof."""
+    """Check that every text lies inside the figure, and that no legend lies on a roofline."""
     figure = draw(name, report)
     figure.draw_without_rendering()
     (axes,) = figure.axes
@@ -83,7 +83,7 @@ def test_many_layers_leave_room_for_the_axes():
 
 
 def test_nothing_lies_on_the_roofline_of_the_original():
-    """Check that neither names nor legend lie on a mark, another name, or the roof."""
+    """Check that no name and no legend in the original's roofline covers anything else."""
     figure = original_roofline(stored())
     figure.draw_without_rendering()
     (axes,) = figure.axes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the page of a run, in a real browser."""
+"""Tests of the HTML report page of a run, in a real browser."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def run_mlp(backend):
 
 
 def written(run, path, window=None):
-    """Write the page of a run, and return the page's address."""
+    """Write the report page of a run to a file, and return its address."""
     path.write_bytes(report_page(run, run.report(100), TITLE, EXTRA, window))
     return path.as_uri()
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """Return a run without a clock, and the address of its page."""
+    """Return a run on the golden model, which has no clock, and the address of its report page."""
     run = run_mlp("iss")
     return run, written(run, tmp_path_factory.mktemp("page") / "plain.html")
 
@@ -56,7 +56,7 @@ def embedded(page, name="figures"):
 
 
 def column(page, heading):
-    """Return the cells below a heading, from top to bottom."""
+    """Return the texts of a table's cells below a heading, from top to bottom."""
     place = page.locator("thead th").all_inner_texts().index(heading) + 1
     return page.locator(f"tbody td:nth-child({place})").all_inner_texts()
 
@@ -68,7 +68,7 @@ def luminance(colour):
 
 
 def test_it_needs_nothing_else(plain, open_page):
-    """Check that the page makes no other request, and shows the user's names as text."""
+    """Check that the page loads no other file, and shows names of the user as plain text."""
     _, address = plain
     page = open_page("about:blank")
     asked = []
@@ -97,7 +97,7 @@ def test_it_sorts(plain, open_page):
             cell.get_attribute("data-key")
             for cell in page.locator(".sortable td:nth-child(4)").all()
         ]
-        assert keys[-1] == ""  # the host has no cycles, so it comes last in both orders
+        assert keys[-1] == ""  # the host's row has no cycles, so it comes last in both orders
         assert [float(key) for key in keys[:-1]] == sorted(expected, reverse=backwards)
     page.locator("th button", has_text="layer").click()
     assert heading.get_attribute("aria-sort") is None
@@ -115,7 +115,7 @@ def test_pointer_and_keyboard_show_what_a_dot_is(plain, open_page):
     page.mouse.move(0, 0)
     assert tip.is_hidden()
     page.keyboard.press("Tab")
-    for _ in range(40):  # Tab passes the headings, and all elements that scroll
+    for _ in range(40):  # Tab first visits the headings, and all elements that scroll
         if page.evaluate("document.activeElement.id") == "roofline-0":
             break
         page.keyboard.press("Tab")
@@ -144,19 +144,19 @@ def test_the_keyboard_sorts(plain, open_page):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark(plain, open_page, scheme):
-    """Check that the page follows the system, with text readable by WCAG 2.1: contrast 4.5 to 1."""
+    """Check that the page follows the colour scheme, with the contrast of WCAG 2.1, 4.5 to 1."""
     page = open_page(plain[1], scheme=scheme)
     style = "(name) => getComputedStyle(document.body)[name]"
     text, ground = (luminance(page.evaluate(style, each)) for each in ("color", "backgroundColor"))
     assert (text < ground) == (scheme == "light")
     assert (max(text, ground) + 0.05) / (min(text, ground) + 0.05) >= 4.5
-    # On paper the page is always light.
+    # In print, the page always has light colours.
     page.emulate_media(media="print")
     assert luminance(page.evaluate(style, "backgroundColor")) == 1
 
 
 def overflow(page):
-    """Return by how many pixels the page is wider than its window."""
+    """Return the number of pixels by which the page is wider than its window."""
     return page.evaluate("document.documentElement.scrollWidth - innerWidth")
 
 
@@ -170,8 +170,8 @@ def test_any_width(plain, open_page, width):
 
 
 def test_it_prints(plain, open_page):
-    """Check that nothing is wider than a sheet, which has no scroll bars."""
-    page = open_page(plain[1], width=718)  # A4 at 96 dpi, within margins of 10 mm
+    """Check that nothing on a printed page is wider than a sheet, which has no scroll bars."""
+    page = open_page(plain[1], width=718)  # the width of A4 at 96 dpi, within margins of 10 mm
     page.emulate_media(media="print")
     widest = "Math.max(...[...document.querySelectorAll('table, svg')].map(e => e.scrollWidth))"
     assert page.evaluate(widest) <= 718
@@ -233,8 +233,8 @@ def test_what_is_measured(recorded, open_page):
         mark = page.locator(f"#{name}-{count - 1}")
         mark.focus()
         assert page.locator("#tip").inner_text() == "\n".join(tips[f"{name}-{count - 1}"])
-    # A tile counts for the layer that has its weights: 64 x 512 and 512 x 10 bytes, 16 bytes in a
-    # tile.
+    # Each tile of 16 bytes counts for the layer that has its weights. The layers have 64 x 512 and
+    # 512 x 10 bytes of weights.
     takes = [(each["layer"], each["tile"], each["count"]) for each in figures["weights"]]
     assert takes == [("0 FULLY_CONNECTED", 0, 2048), ("1 FULLY_CONNECTED", 2048, 384)]
     (_, result), *_ = run.recorded
@@ -248,9 +248,9 @@ def test_what_is_measured(recorded, open_page):
 
 @pytest.mark.thorough
 def test_a_window_of_the_timeline(recorded, tmp_path, open_page):
-    """Check that a page with a window draws the part of the recording in this window.
+    """Check that a page with a window of cycles draws the part of the recording in this window.
 
-    Its axis begins at the window.
+    The time axis begins at the window.
     """
     run, _ = recorded
     ((program, result),) = run.recorded
@@ -269,7 +269,7 @@ def test_a_window_of_the_timeline(recorded, tmp_path, open_page):
     )
     assert f"Cycles {begin:,} to {result.cycles:,} of {result.cycles:,};" in page.inner_text("body")
     axis = page.locator("figure[aria-labelledby=timeline] [id='matplotlib.axis_1'] text")
-    # Texts of the axis are its numbers and its title.
+    # The axis has two kinds of texts: its numbers and its title.
     ticks = [int(text) for text in axis.all_text_contents() if text.strip().isdecimal()]
     assert begin <= min(ticks) < max(ticks) <= result.cycles
 
@@ -287,7 +287,7 @@ def test_a_window_after_the_end(recorded, tmp_path, open_page):
 def test_what_is_spilled(tmp_path, open_page):
     """Check the page of a run that spills: LeNet-5 on the smallest machine.
 
-    Beside the network's input, a value of 6,272 bytes goes to host memory and comes back in pieces.
+    A value of 6,272 bytes goes to host memory, and comes back in pieces beside the network's input.
     """
     model = compile((files("systola.models") / "lenet5.tflite").read_bytes(), preset=TINY, batch=1)
     (value,) = model.inputs

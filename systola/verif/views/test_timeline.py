@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the timeline of a recorded program, against its counters and its program."""
+"""Tests of the timeline of a recorded run, against the run's counters and its program."""
 
 from __future__ import annotations
 
@@ -92,12 +92,13 @@ def test_levels_are_those_of_the_counters_and_the_program(recorded):
 def test_the_work_of_each_unit(recorded):
     timeline = make_timeline(TINY, recorded.image, recorded.result.recording)
     program = [(n, entry.mnemonic) for n, entry, _ in executed(recorded.image.program)]
-    assert [(work.number, work.entry.mnemonic) for work in timeline.work] == program[:-1]  # Halt
+    # The timeline has all instructions but Halt, which is the last.
+    assert [(work.number, work.entry.mnemonic) for work in timeline.work] == program[:-1]
     by_track = {work.track: work for work in timeline.work}
     for work in timeline.work:
         if work.track:
             assert work.offered <= work.issued < work.begin < work.end <= recorded.result.cycles
-    # A product takes M cycles for each tile, and ends when all its weights have come.
+    # A product takes a cycle for each tile and vector, and ends when all its weights have come.
     array, activation, out = (
         by_track[track] for track in (Track.ARRAY, Track.ACTIVATION, Track.HOST_WRITE)
     )
@@ -105,7 +106,7 @@ def test_the_work_of_each_unit(recorded):
     recording = recorded.result.recording
     assert recording.interval == 1
     assert by_track[Track.WEIGHT_FETCH].end == np.flatnonzero(recording.sampled("weights"))[-1] + 1
-    # Only the array, for its sums, and Load_Parameters make Activate wait.
+    # Activate waits only for the array's sums and for Load_Parameters.
     sources = {timeline.work[wait.source].track for wait in activation.waits}
     assert Track.ARRAY in sources <= {Track.ARRAY, Track.HOST_READ}
     assert [timeline.work[wait.source] for wait in out.waits] == [activation]
@@ -130,7 +131,7 @@ def test_the_file(recorded):
         assert own[-1][1] <= 2 * cycles
     texts = {event["args"]["text"] for event in slices if "text" in event.get("args", {})}
     assert any(re.match("matrix_multiply .*buffer=", text) for text in texts), texts
-    # Each end of a flow lies in a slice.
+    # Both ends of each flow (an arrow in the trace) lie in a slice.
     flows = [event for event in events if event["ph"] in "sf"]
     assert len(flows) >= 4
     for flow in flows:
@@ -139,7 +140,7 @@ def test_the_file(recorded):
             for each in slices
             if each["pid"] == flow["pid"]
         )
-    # A counter holds until its next value: its area is the number of bytes moved.
+    # A counter keeps its value until the next value, so its area is the number of bytes moved.
     points = [e for e in events if e["ph"] == "C" and e["name"] == "weights: bytes a cycle"]
     times = [*(event["ts"] for event in points), 2 * cycles]
     area = sum(
@@ -151,9 +152,9 @@ def test_the_file(recorded):
 
 @pytest.mark.thorough
 def test_the_model_beside_it(recorded, monkeypatch):
-    """Compare with the timing model: both show the same instructions in the same units.
+    """Check that RTL and timing model show the same instructions in the same units.
 
-    The ends differ by less than 7 % of the run.
+    The ends of an instruction differ by less than 7 % of the run.
     """
     runs = with_model(TINY, [recorded, recorded], MemorySpeed(7))
 
@@ -166,7 +167,7 @@ def test_the_model_beside_it(recorded, monkeypatch):
 
     events = json.loads(trace(TINY, runs, "product"))["traceEvents"]
     measured, expected = ends(events, 1), ends(events, 3)
-    # Weights appear at the instruction that consumes them.
+    # The model shows weights at the instruction that consumes them.
     numbers = dict(expected.keys())
     fetch = list(Track).index(Track.WEIGHT_FETCH)
     assert numbers[fetch] == numbers[list(Track).index(Track.ARRAY)]
@@ -175,8 +176,8 @@ def test_the_model_beside_it(recorded, monkeypatch):
     cycles = recorded.result.cycles
     for key, end in expected.items():
         assert abs(end - measured[key]) < 0.07 * cycles
-        assert end > cycles  # the second run is shown after the first
-    # This limit allows a model for the instructions of one run, but not for two runs.
+        assert end > cycles  # the second run comes after the first on the time axis
+    # The limit allows the model's view for the instructions of one run, but not of two runs.
     monkeypatch.setattr(trace_event, "DETAILED", len(measured) + 4)
     one, two = (with_model(TINY, n * [recorded], MemorySpeed(7))[0].model for n in (1, 2))
     assert one and not two
@@ -186,7 +187,7 @@ def test_the_model_beside_it(recorded, monkeypatch):
 def test_a_fetch_of_weights_ends_with_its_last_tile():
     """Check that each Read_Weights ends with its own tiles, with several in flight.
 
-    A tile has 4 beats here.
+    In this test a weight tile has 4 beats.
     """
     counts = (1, 12, 6)
     text = "".join(

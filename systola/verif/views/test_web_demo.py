@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the page for drawing a digit, in a real browser, and of its server."""
+"""Tests of the web page on which a user draws a digit, in a real browser, and of its server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from systola.views.web_demo import (
 
 
 def array(step: int) -> dict[str, list[list[int]]]:
-    """Return 2 x 2 registers that hold the number of their cycle; the weights stay."""
+    """Return invented registers of a 2 x 2 array in cycle `step`; only weights are constant."""
     return {
         "weights": [[1, 2], [3, 4]],
         "activations": [[step, 0], [0, 0]],
@@ -44,7 +44,7 @@ def array(step: int) -> dict[str, list[list[int]]]:
 
 
 def pretended(pixels: Any) -> dict[str, Any]:
-    """Answer at once: the number of set pixels, as cycles, and four states."""
+    """Return an invented classification at once: the set pixels as cycles, and four states."""
     lit = sum(each > 0 for each in pixels)
     return {
         "digit": 7,
@@ -57,7 +57,7 @@ def pretended(pixels: Any) -> dict[str, Any]:
 
 @contextmanager
 def running(classify: Callable[..., Any]) -> Generator[ThreadingHTTPServer]:
-    """Run the page's server at a free port."""
+    """Yield the page's server, which runs at a free port."""
     with make_server(classify, 0) as server:
         assert server.server_address[0] == "127.0.0.1"
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -71,7 +71,7 @@ def running(classify: Callable[..., Any]) -> Generator[ThreadingHTTPServer]:
 
 @contextmanager
 def served(classify: Callable[..., Any]) -> Generator[int]:
-    """Serve the page and yield its port."""
+    """Serve the page, and yield the server's port."""
     with running(classify) as server:
         yield server.server_port
 
@@ -83,7 +83,10 @@ def port() -> Generator[int]:
 
 
 def reply(port: int, method: str, path: str, body: str | None = None, **headers: str) -> Any:
-    """Return status, headers and content; `Sec_Fetch_Site="none"` is the header of that name."""
+    """Send a request, and return the answer's status, headers and content.
+
+    `headers` are named with underscores, such as `Sec_Fetch_Site="none"`.
+    """
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request(method, path, body, named)
@@ -94,13 +97,13 @@ def reply(port: int, method: str, path: str, body: str | None = None, **headers:
 
 
 def ask(port: int, method: str, path: str, body: str | None = None, **headers: str) -> Any:
-    """Return status and content."""
+    """Send a request, and return the answer's status and content."""
     status, _, content = reply(port, method, path, body, **headers)
     return status, content
 
 
 def test_pictures_are_those_of_the_network() -> None:
-    """Compare the pixels with the network's input, for every test image."""
+    """Check that drawn pixels become the network's input, for every test image."""
     with np.load(io.BytesIO((files("systola.models") / IMAGES).read_bytes())) as archive:
         x = archive["x"]
     pixels = np.round((x.astype(float) + 128) / 255 * 16).astype(int)
@@ -131,7 +134,7 @@ def test_what_is_no_picture(port: int, body: str) -> None:
 
 
 def test_only_for_this_machine(port: int) -> None:
-    """Refuse a request with another page's host name, even if that name leads here."""
+    """Check that requests with another host name are refused, even if the name leads here."""
     for method, path in (("GET", "/"), ("POST", "/classify")):
         for name in (f"example.com:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}", "", "[::1]"):
             assert ask(port, method, path, "[]", Host=name)[0] == 403
@@ -147,7 +150,7 @@ PICTURE = json.dumps([0] * 64)
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({}, 200),  # no browser
+        ({}, 200),  # headers of a program that is no browser
         ({"Origin": "http://127.0.0.1:{port}"}, 200),
         ({"Origin": "http://localhost:{port}", "Sec_Fetch_Site": "same-origin"}, 200),
         ({"Origin": "http://example.com"}, 403),
@@ -176,7 +179,7 @@ def test_no_frames(port: int) -> None:
 
 
 def test_port_80() -> None:
-    """Accept requests without a port: browsers leave 80 out of Host and Origin."""
+    """Check that port 80 may be missing in Host and Origin, where browsers leave it out."""
     with running(pretended) as server:
         port, server.server_port = server.server_port, 80
         for name in ("127.0.0.1", "localhost", "localhost:80"):
@@ -192,7 +195,10 @@ def test_lengths_of_bodies(port: int) -> None:
 
 
 def test_what_waits_is_bounded() -> None:
-    """Let few requests wait and refuse others at once: the machine does one picture at a time."""
+    """Check that few requests may wait for the machine, and others are refused at once.
+
+    The machine classifies one picture at a time.
+    """
     go = Event()
     begun = threading.Semaphore(0)
     statuses: list[int] = []
@@ -253,7 +259,7 @@ def until(done: Callable[[], bool]) -> None:
 def test_a_client_leaves(
     idle: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Let a client leave during a request or before the answer: nothing is printed."""
+    """Check that nothing is printed if a client leaves during a request or before the answer."""
     monkeypatch.setattr(web_demo, "IDLE_SECONDS", 0.05)
     go, begun = Event(), Event()
 
@@ -262,7 +268,7 @@ def test_a_client_leaves(
         assert go.wait(30)
         return pretended(pixels)
 
-    # Requests of the tests before may still be ending: only threads that begin now count.
+    # Requests of earlier tests may still be ending, so only threads that begin from here on count.
     earlier = set(threading.enumerate())
     with running(slow) as server:
         request = (
@@ -273,7 +279,7 @@ def test_a_client_leaves(
         client.sendall(request[: -9 if idle else None].encode())
         if not idle:
             assert begun.wait(30)
-            # Closed like this, the socket resets the connection.
+            # With this option, closing the socket resets the connection.
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.close()
             go.set()
@@ -301,7 +307,7 @@ def test_a_port_that_is_taken(port: int, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def shown(page: Any) -> list[list[str]]:
-    """Return activation, weight and sum of each element."""
+    """Return activation, weight and sum that the page shows for each element of the array."""
     return [cell.inner_text().split("\n") for cell in page.locator("#elements td").all()]
 
 
@@ -324,7 +330,7 @@ def test_forwards_and_backwards(
     lit = sum(each > 0 for each in examples()[4])
     assert page.inner_text("#answer") == f"It is a 7, after {lit} cycles on the RTL."
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    # It begins when the first activation comes in.
+    # The page begins with the cycle in which the first activation enters the array.
     assert (page.inner_text("#cycle"), shown(page)) == ("11", expected(1))
     forward, back = page.locator("#forward"), page.locator("#back")
     for step in (2, 3, 3):
@@ -333,8 +339,8 @@ def test_forwards_and_backwards(
     for step in (2, 1, 0, 0):
         back.click()
         assert shown(page) == expected(step)
-        # An activation and a sum are new, except in the first cycle, which has no known
-        # predecessor.
+        # An activation and a sum are marked as new. The first cycle has no marks, as its
+        # predecessor is not known.
         assert page.locator("#elements td.new").count() == (2 if step else 0)
     page.locator("#slider").focus()
     page.keyboard.press("End")
@@ -354,7 +360,7 @@ def test_an_empty_paper(port: int, open_page: Callable[..., Any]) -> None:
 
 
 def draw(page: Any, points: list[tuple[float, float]]) -> None:
-    """Draw a line on the paper; points are fractions of its sides."""
+    """Draw a line on the page's paper; points are fractions of the paper's sides."""
     box = page.locator("#paper").bounding_box()
     places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in points]
     page.mouse.move(*places[0])
@@ -367,7 +373,7 @@ def draw(page: Any, points: list[tuple[float, float]]) -> None:
 @pytest.mark.thorough
 def test_draws_and_classifies_on_the_rtl(open_page: Callable[..., Any]) -> None:
     classify = make_classifier()
-    classify(examples()[0])  # builds the simulator: a page does not wait that long
+    classify(examples()[0])  # builds the simulator, for which a page would not wait
     with served(classify) as port:
         page = open_page(f"http://127.0.0.1:{port}/", width=1000)
         for digit in (0, 3, 8):

@@ -31,11 +31,13 @@ UNITS: Mapping[str, Callable[[], wiring.Component]] = {
         for name in ("machine_control", "sequencer", "host_read_port")
     },
 }
-"""Units without large memories. Any inputs are legal there, or the result does not depend on it."""
+"""Units that are checked, all without large memories.
+
+Any inputs of these units are legal, or the result does not depend on illegal inputs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check the units and print the result of each; return the exit status."""
+    """Check the units for unknown outputs, print each result, and return the exit status."""
     parser = OneLineParser(prog="xprop", description=__doc__)
     parser.add_argument("units", nargs="*", metavar="UNIT", help=f"of {', '.join(UNITS)}")
     names = parser.parse_args(arguments).units or list(UNITS)

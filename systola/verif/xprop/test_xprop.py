@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that unknown values are found where they get out of a unit, and are not elsewhere."""
+"""Tests that `make xprop` finds unknown values that leave a unit, and reports no others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from systola.verif.xprop.unit import check_unit
 
 
 class Register(wiring.Component):
-    """A register with a handshake; its reset and its enable may be left out."""
+    """A unit with a register and a handshake; parameters can leave out its reset and enable."""
 
     def __init__(self, *, reset: bool, loads: bool):
         self._reset, self._loads = reset, loads
@@ -53,7 +53,7 @@ class Register(wiring.Component):
     ],
 )
 def test_planted(reset: bool, loads: bool, unknown: tuple[str, ...], tmp_path: Path) -> None:
-    """A register without a reset is found, and a payload that shows before it is loaded."""
+    """Check that a register without a reset is found, and a payload that leaves before a load."""
     found = check_unit(Register(reset=reset, loads=loads), tmp_path)
     assert found.unknown == unknown
     assert found.free == ("held",)
@@ -62,7 +62,7 @@ def test_planted(reset: bool, loads: bool, unknown: tuple[str, ...], tmp_path: P
 
 @pytest.mark.thorough
 def test_a_unit(tmp_path: Path) -> None:
-    """The buffer for a handshake lets nothing unknown out."""
+    """Check that the unit skid_buffer has no unknown output."""
     found = check_unit(UNITS["skid_buffer"](), tmp_path)
     assert set(found.known) == {"input__ready", "output__valid", "output__payload"}
     assert not found.unknown and not found.free

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The propagation of unknown values from the registers of a unit to its outputs.
+"""A check that no unknown value gets from a unit's registers to its outputs.
 
 All registers and memories of the unit begin unknown, as initial values are taken out of its text.
-The inputs have any values, which are known. Yosys' pass `xprop` turns the unit into one that
-computes beside each bit whether it is unknown. Then a solver looks for a sequence of inputs after
-which an output is unknown that has to be known:
+The inputs have any known values. Yosys' pass `xprop` adds to each bit of the unit a bit that is 1
+while the former is unknown. Then a solver looks for a sequence of inputs after which an output is
+unknown that has to be known:
 
-- An output of one bit is known in each cycle after the reset.
-- A wider one is known while the `valid` or `enable` beside it is 1. If there is none, as for data
-  that come a fixed time after a request, it may be unknown.
+- An output of one bit has to be known in each cycle after the reset.
+- A wider output has to be known while the `valid` or `enable` beside it is 1. An output without
+  such a signal, as for data that come a fixed time after a request, may be unknown.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from systola.synth.tools import find_tool, run_tool
 from systola.verif.formal.proof import run_sby
 
 RESET_CYCLES = 5
-"""Cycles for which the reset is held, as the tests hold it."""
+"""Number of cycles for which the reset is held, as in the tests."""
 CYCLES = 14
-"""Cycles that the solver looks at, with the cycles of the reset."""
+"""Number of cycles that the solver examines, with the cycles of the reset."""
 _SCRIPT = """\
 read_rtlil unit.il
 hierarchy -top unit
@@ -50,20 +50,20 @@ prep -top top
 write_rtlil top.il
 """
 _CHANNEL = re.compile(r"(aw|ar|w|r|b)(?=[a-z]+$)")
-"""Beginning of the names of an AXI channel."""
+"""Pattern of the beginning of a signal's name in an AXI channel."""
 _FAILED = re.compile(r"Assert failed in top: known_(\w+)")
 
 
 @dataclass(frozen=True)
 class Result:
-    """The outputs of a unit that a solver has looked at."""
+    """The result of a check: the outputs of a unit, by the solver's findings."""
 
     known: tuple[str, ...]
     """Outputs that are never unknown."""
     free: tuple[str, ...]
-    """Outputs that may be unknown, as no other output shows when they count."""
+    """Outputs that may be unknown, as no `valid` or `enable` marks their valid cycles."""
     unknown: tuple[str, ...]
-    """Outputs that have to be known but may be unknown, with inputs that lead to this."""
+    """Outputs that have to be known, but are unknown after some sequence of inputs."""
 
 
 def check_unit(unit: wiring.Component, folder: Path) -> Result:
@@ -83,7 +83,7 @@ def check_unit(unit: wiring.Component, folder: Path) -> Result:
     )
     claims = dict(_claims(inputs, outputs))
     unknown: list[str] = []
-    # A solver stops at the first output; the next look is without it.
+    # The solver stops at the first unknown output, so it runs again without this output.
     while True:
         (folder / "top.v").write_text(_top(inputs, outputs, claims), encoding="utf-8")
         run_tool(
@@ -103,7 +103,7 @@ def check_unit(unit: wiring.Component, folder: Path) -> Result:
 
 
 def _claims(inputs: Mapping[str, int], outputs: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Yield the outputs that have to be known, each with the condition."""
+    """Yield the outputs that have to be known, each with the condition under which it has to be."""
     for name, width in outputs.items():
         if width == 1:
             yield name, "1"
@@ -120,7 +120,7 @@ def _claims(inputs: Mapping[str, int], outputs: Mapping[str, int]) -> Iterator[t
 
 
 def _top(inputs: Mapping[str, int], outputs: Mapping[str, int], claims: Mapping[str, str]) -> str:
-    """Return a module around the unit: the reset, and an assertion for each claim."""
+    """Return Verilog of a module around the unit, with a reset and an assertion for each claim."""
     ports = ["input clk", *(f"input [{width - 1}:0] {name}" for name, width in inputs.items())]
     wires = [f"  wire [{width - 1}:0] {name}_d, {name}_x;" for name, width in outputs.items()]
     joined = [".clk(clk)", ".rst(rst)", *(f".{name}({name})" for name in inputs)]
