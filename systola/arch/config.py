@@ -86,7 +86,7 @@ class Config:
     """Upper bound on weight-memory beats per cycle as a fraction (numerator, denominator)."""
     max_burst_beats: int = 16
     queue_depth: int = 4
-    """Instructions that may wait for each unit."""
+    """Number of instructions that may wait for each unit."""
     address_bits: int = 40
     """Width of the AXI addresses."""
 

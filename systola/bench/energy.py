@@ -62,8 +62,9 @@ def count_application(name: str) -> Counted:
 
 
 def count_step(step: Step) -> Counted:
-    """Count the operations of a step of training; back end "fast" has the same program as the
-    machine.
+    """Count the operations of a step of training, from the program that the machine would run.
+
+    The step itself runs on back end "fast", which needs no simulator.
     """
     found = trained(step, "fast")[1].energy
     assert found is not None

@@ -27,9 +27,9 @@ MODEL = "cnn_residual_dw_pool.tflite"
 BATCH = 64
 CYCLES = 10_000_000
 SLOWER = 1.3
-"""Largest ratio of the times with and without recording."""
+"""Largest accepted ratio of the time with recording to the time without it."""
 LARGEST = 50_000_000
-"""Largest size, in bytes, of the file of a recording with CYCLES cycles."""
+"""Largest accepted size, in bytes, of the file of a recording with CYCLES cycles."""
 
 
 def main() -> int:

@@ -224,7 +224,7 @@ def cause(reason: str) -> str:
 
 
 def table(outcomes: Sequence[Mapping[str, Any]]) -> str:
-    """Return the counts by type and outcome, and the reasons of those that do not run."""
+    """Return the counts by type and outcome, and the reasons of all outcomes but "right"."""
     count = len(outcomes)
     lines = [f"{count} files"]
     for form in sorted({each["form"] for each in outcomes}):

@@ -167,7 +167,7 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
 
 
 def memory_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the values of add_memory's options, by the names of parameters and figures."""
+    """Return the values of the options that add_memory adds: latency, stall and seed, by name."""
     return {name: getattr(arguments, name) for name in ("latency", "stall", "seed")}
 
 

@@ -197,8 +197,9 @@ def _separate(positions: Positions, channels: int) -> tuple[Positions, Positions
 
 @dataclass(frozen=True)
 class _Walk:
-    """A window of one tap that visits pixels of a map in order, with height and width of
-    the map.
+    """A window that visits pixels of a map, one pixel or none at each of its places.
+
+    `height` and `width` are the size of the map.
     """
 
     height: int

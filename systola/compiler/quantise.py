@@ -99,10 +99,11 @@ def _multiplier_range(
     wanted: NDArray[np.bool_],
     negative: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the least and greatest multiplier q that put the `wanted` steps at the right sums.
+    """Return the least and greatest multiplier q with which the results step up at the right sums.
 
-    The sums are from `low` to `high`, low >= 1. With `negative` (0 or 1) they are absolute values
-    of negative sums.
+    `sums` has the right sum for each step, and `a` the numbers that exact_multipliers explains.
+    Only the `wanted` steps count, and only for sums from `low` to `high`, low >= 1. With `negative`
+    (0 or 1) all these sums are absolute values of negative sums.
     """
     low, high = low[:, np.newaxis], high[:, np.newaxis]
     # Only the first step out of reach counts, as later steps demand less.

@@ -76,7 +76,10 @@ class Transfer:
 
     @property
     def mismatched(self) -> bool:
-        """Whether the channel gives rows and the instruction takes lines next, or the reverse."""
+        """Whether the channel's next item is of the wrong kind for the instruction.
+
+        The kinds are lines of the unified buffer and accumulator rows.
+        """
         rows = self.channel.rows
         return self.use.writes and bool(rows) and rows[0].dtype != self.memory.dtype
 

@@ -367,8 +367,8 @@ class Source(enum.Enum, shape=2):
 
 
 OTHER = 7
-"""The `function` of instructions that do not requantise. Their field `table` has an Other, the kind
-of the instruction.
+"""The code that instructions without requantising have as their `function`. The field `table` of
+such an instruction holds its kind, a value of the enumeration Other.
 """
 
 

@@ -81,7 +81,7 @@ class Stall:
     def draw(self) -> bool:
         """Return whether the channel is stalled in this cycle; call it once in every cycle."""
         if self._threshold == 0:
-            return False  # the state has no effect then
+            return False  # without stalls the state has no effect
         x = self._state
         x ^= (x << 13) & _MASK
         x ^= x >> 7

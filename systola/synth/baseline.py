@@ -26,7 +26,8 @@ GROWTH = {"lut": 0.03, "ff": 0.03, "dsp": 0.0, "block_ram": 0.0, "large_ram": 0.
 """Largest growth of each resource, as a fraction. Look-up tables and registers move a little with
 every change of the description. Blocks are few, and only come where a description asks for them."""
 SLOWER = 0.05
-"""Largest fall of the median of Fmax, as a fraction: seeds of one netlist differ by more."""
+"""Largest fall of the median of Fmax that is accepted, as a fraction. Single placements of one
+netlist differ by more."""
 
 
 @dataclass(frozen=True)

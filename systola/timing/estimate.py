@@ -148,7 +148,7 @@ def estimated_work(
 
 @dataclass
 class _Loop:
-    """An open loop."""
+    """A loop of the program in which the walk is at present."""
 
     start: int
     left: int
@@ -163,9 +163,10 @@ class _Loop:
     """Number of successive iterations that were like their predecessor, cycle by cycle."""
     periods: list[float] = field(default_factory=list[float])
     resumed: tuple[float, Record] | None = None
-    """Cycle in which the present iteration must end, and the record as it was before the iteration.
+    """Cycle and record with which the walk goes on after the present iteration.
 
-    It is None except for the first iteration after skipped ones.
+    Both are known before the iteration: they follow from the skipped iterations before it. None if
+    no iterations were skipped just before the present one.
     """
 
 
@@ -252,8 +253,8 @@ class Walk:
         self._known: dict[_Place, _Segment] = {}
         """Segment that follows each place to which the walk has come."""
         self._open: tuple[_Place, float, int, Mark] | None = None
-        """Start of the present segment: its place and cycle, the number of notes, and the record's
-        mark."""
+        """Start of the present segment: its place and its cycle, the number of notes at that time,
+        and a mark in the record. None if there is no segment at present."""
 
     def run(self) -> Estimate:
         """Walk through the program and return the estimate."""

@@ -40,13 +40,13 @@ class Transfer:
     begun: float
     asked: float
     first: float
-    """Cycle of the first beat."""
+    """Cycle of the first beat of the group."""
     beat: float
     """Cycles from beat to beat."""
     burst: float
     """Number of beats of a burst."""
     end: float
-    """Cycle of the last beat."""
+    """Cycle of the last beat of the group."""
 
 
 class HostReadPort:

@@ -86,9 +86,9 @@ class HostReader:
     def _fetch(
         self, copy: Copy, space: Space, place: slice, beats: int, pace: int, issued: float
     ) -> Span:
-        """Fill `place`, with `beats` beats for each address, one every `pace` cycles at best.
+        """Fill the addresses `place` of the memory `space`, and return the span of the transfer.
 
-        Returns the span.
+        Each address takes `beats` beats. A beat takes `pace` cycles at best.
         """
         written = last_overlap(self._regions.host_writes, copy.first, copy.end)
         used = np.maximum(space.used[place], space.activated[place])

@@ -140,8 +140,7 @@ class _Core(Walk):
         """Memory uses of the next instruction."""
         self._passed = 0
         self._order: list[Transfer] = []
-        """Transfers with rows that have not moved yet, in program order, and some that have ended.
-        """
+        """Transfers in program order. `_waits` removes each transfer with no row left to move."""
         self._written, self._used = (
             {False: np.zeros(config.buffer_lines), True: np.zeros(config.accumulator_rows)}
             for _ in range(2)

@@ -35,7 +35,7 @@ class Space:
         end.
         """
         self.filled: Times = self._times[2]
-        """Cycle in which the last write of each address from host memory was announced."""
+        """Cycle in which the host reader's last write of each address was announced."""
         self.used: Times = self._times[3]
         """End of the last instruction outside the activation unit that used each address."""
         self.activated: Times = self._times[4]

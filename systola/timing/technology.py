@@ -35,7 +35,7 @@ class Technology:
     memories: tuple[tuple[int, float], ...]
     """Bytes of an on-chip memory, and the energy of an access of ACCESS_BYTES; rising."""
     dram_access: float
-    """An access of ACCESS_BYTES to memory outside the chip: DDR3 or DDR4."""
+    """Energy of an access of ACCESS_BYTES to memory outside the chip, DDR3 or DDR4."""
 
     def memory_byte(self, size: int) -> float:
         """Return the energy of a byte of an on-chip memory of `size` bytes.

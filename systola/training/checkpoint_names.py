@@ -20,7 +20,7 @@ _NUMBER = "0123456789+-.,_% eE"
 
 
 class NamesError(TrainingError):
-    """A pattern that cannot make names of files."""
+    """An error for a pattern that cannot make names of files."""
 
 
 class CheckpointNames:

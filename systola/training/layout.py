@@ -66,8 +66,7 @@ class Shape:
     units: int
     """Number of blocks of units."""
     lines: int
-    """Number of inputs in whole blocks, which is the number of lines that a block of units has for
-    its weights."""
+    """Number of lines that a block of units has for its weights: C for each block of inputs."""
     bias: int
     """Number of the line with the biases among the lines of a block of units: the first line of the
     last block."""

@@ -103,7 +103,7 @@ class SGD:
 
 
 class _Adaptive:
-    """Settings of SGD, fixed for optimisers with moments, which do without them."""
+    """A base of the optimisers with moments, with fixed values for settings that only SGD has."""
 
     momentum: ClassVar[float] = 0.0
     stochastic: ClassVar[bool] = False

@@ -117,8 +117,8 @@ class Stage:
     """Whether the stage is a DepthwiseConv2D. Then each unit is a channel, and its inputs
     are taps."""
     lstm: Recurrence | None = None
-    """Settings of an LSTM or GRU; None for other stages. `inputs` are then the inputs of a step,
-    and `units` the units of all gates."""
+    """Settings of an LSTM or GRU; None for other stages. For an LSTM or GRU, `inputs` are the
+    inputs of one step in time, and `units` are the units of all gates."""
     join: str = ""
     """Kind of a stage without weights: "add", "concatenate" or "normalize"; empty for other
     stages."""
@@ -230,8 +230,8 @@ def learns(stages: Sequence[Stage], tensor: int) -> bool:
 
 
 RECURRENT, EMBEDDING = 0, 1
-"""Number of the recurrent kernel, and of the Embedding, among the further tensors of the first
-LSTM, which follow the tensors of all stages."""
+"""Numbers of two tensors of the first LSTM: its recurrent kernel and its Embedding. They are
+counted from the first tensor after the tensors of all stages."""
 
 
 def recurrent_tensor(stages: Sequence[Stage], number: int) -> int:

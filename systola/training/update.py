@@ -164,10 +164,12 @@ class Masters:
     def add_of_all(
         self, row: int, entry: AnyEntry, meanwhile: Callable[[], object] | None = None
     ) -> None:
-        """Add the sums of all cores to the masters of this core's rows; give these to all cores.
+        """Add the sums of all cores to the masters of this core's rows, and send these masters to
+        all cores.
 
         No other core needs the velocities or moments of these rows. `meanwhile` is called at most
-        once. With moments this is when the array has the most time to multiply.
+        once, and only if there are moments. The call comes at the point of the update where the
+        array has the most time to multiply.
         """
         add_up(self.writer, self.task, row, self._rows)
         for rows, own in self.own():

@@ -193,7 +193,7 @@ class Instruction:
         return tuple(found)
 
     def uses(self, *memories: Memory) -> bool:
-        """Return whether the instruction names a part of one of these memories."""
+        """Return whether the instruction reads or writes any of the `memories`."""
         return any(use.memory in memories for use in (*self.reads, *self.writes))
 
     def addresses(self, use: Use, operands: Mapping[str, int], sizes: Mapping[str, int]) -> range:

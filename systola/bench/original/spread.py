@@ -210,7 +210,7 @@ class _Spreading:
         self._owners: dict[Value, list[int]] = {}
         """For each value: the cores that make its blocks, in the order of the blocks."""
         self._shared: set[Value] = set()
-        """Values that all cores have."""
+        """Values of which each core has all blocks."""
         for node in operations.nodes:
             if isinstance(node, Product):
                 for part in self._parts(node):

@@ -14,9 +14,10 @@ _COUNTS = ("blocks", "k_tiles", "n_tiles")
 
 
 def too_many_blocks(config: Config, opcode: Opcode, operands: Mapping[str, int]) -> str:
-    """Return a message if an instruction has too many channels, and the preset that can take them.
+    """Return a message if an instruction has too many blocks of channels, else an empty text.
 
-    The text is empty if another operand does not fit its field.
+    The message names a preset that can take them, if there is one. The text is also empty if
+    another operand does not fit its field.
     """
     for field in BY_OPCODE[opcode].fields:
         value, (low, high) = operands.get(field.name, field.default), field.range

@@ -342,8 +342,9 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_spread(self, emitter: Emitter, places: Places) -> None:
-        """Emit the sums of the mixed tile, and the product that gives each of its gates a
-        vector.
+        """Emit the sums of the mixed tile, and the product that spreads these sums.
+
+        The spread sums have a vector for each gate of the mixed tile.
         """
         layout = self.layout
         blocks, mixed = layout.blocks, layout.mixed

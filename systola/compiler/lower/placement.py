@@ -38,7 +38,7 @@ class Misfit(CompileError):
 
 
 def place(lives: Sequence[Life], size: int) -> dict[Lines, int]:
-    """Return a place in the buffer, as its first line, for the lines of each of the `lives`.
+    """Choose a place in the buffer for the lines of each Life; return each place's first line.
 
     The buffer has `size` lines. Raises Misfit if the lines do not fit.
     """

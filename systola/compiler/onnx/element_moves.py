@@ -19,7 +19,7 @@ from systola.compiler.onnx.model import Constant, OnnxNode
 MOST_ELEMENTS = 1 << 24
 """Largest number of elements of a tensor that is moved, and of the result."""
 OUTSIDE = -1
-"""Number that padding puts into an array of positions, where there is no element."""
+"""Number that stands, in an array of positions, for an element that padding adds."""
 
 
 @dataclass(frozen=True)

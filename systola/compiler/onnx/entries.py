@@ -81,7 +81,7 @@ class Weights:
 
     @property
     def numbers(self) -> NDArray[np.float32]:
-        """Return the constants as numbers of float32, for which the codes stand."""
+        """Return the float32 numbers for which the codes stand."""
         shape = [1] * self.codes.ndim
         if self.scales.size > 1:
             shape[self.axis] = -1

@@ -27,7 +27,7 @@ class Layout:
     """
 
     factors: tuple[int, ...]
-    """Factors of the tensor's number of elements, all above 1."""
+    """Numbers above 1. Their product is the tensor's number of elements."""
     order: tuple[int, ...]
 
     def divided(self, shape: Sequence[int]) -> Layout | None:

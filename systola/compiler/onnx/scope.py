@@ -299,10 +299,11 @@ class Scope:
         return self._reshaped[key]
 
     def natural(self, user: object, codes: Codes) -> tuple[tuple[int, ...], Value]:
-        """Return the order in which a tensor's dimensions are stored, and a value in this order.
+        """Return an order of a tensor's dimensions, and the tensor as a value stored in this order.
 
-        If the elements are stored in no such order, operations are added that move them. The value
-        has the shape that value_shape gives.
+        The order has the channels last if the elements are stored so. Otherwise it is the order of
+        the shape, and operations are added if the elements must move. The value has the shape that
+        value_shape gives.
         """
         rank = len(codes.shape)
         orders = [tuple(range(rank))]

@@ -21,7 +21,7 @@ from systola.compiler.tflite.graph import Operator
 VIEWS = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
 """Kinds of operators that change only the shape."""
 OUTSIDE = -1
-"""Number that padding puts into an array of positions, where there is no element."""
+"""Number that stands, in an array of positions, for an element that padding adds."""
 
 
 @dataclass(frozen=True)

@@ -168,8 +168,8 @@ class StepPlanner(wiring.Component):
         command_walked = Signal()
         command_ended = Signal()
         with m.If(~walker.present):
-            # `least_result` is limited to `high`. (The sign of a difference comes directly out of a
-            # carry chain, a comparison does not.)
+            # `least_result` is `low`, but at most `high`. The sign of a difference decides, as it
+            # comes directly out of a carry chain. The result of a comparison does not.
             m.d.sync += least_result.eq(
                 Mux((command.high - command.low)[-1], command.high, command.low)
             )

@@ -236,9 +236,10 @@ class Decoder(wiring.Component):
                 ).any()
             ),
         ]
-        # `stages_move` is a register, as it is the `ready` of all stages back to the fetch. An
-        # instruction that enters in the next cycle is still `coming` then: it has at least as many
-        # steps as the multiplier has stages.
+        # `stages_move` is a register, because all stages back to the fetch use it as their `ready`.
+        # An instruction enters when its first step is in the last stage of the multiplier. Until
+        # then `coming` shows the instruction, as it has at least as many steps as the multiplier
+        # has stages.
         assert LEAST_STEPS >= MULTIPLIED
         sets_window = is_one_of(self.coming.payload.kind, Opcode.SET_CONFIG_WINDOW)
         will_enter = Mux(stages_move, entering.valid & entering.first, enters)

@@ -202,7 +202,10 @@ class RegionScan(wiring.Component):
             m.d.sync += self._scan_row.eq(port.data)
 
     def _walk(self, m: Module, addressed: data.View, row_ends: Signal) -> None:
-        """Step through the entries of the list that a row names, oldest entry first."""
+        """Step through the entries of the list that the present row of the ROM names.
+
+        The oldest entry comes first.
+        """
         row = self._scan_row
         oldest_number, youngest_place = Signal(NUMBER_BITS), Signal(RING_BITS)
         list_filled, row_starts = Signal(), Signal()
@@ -263,8 +266,8 @@ class RegionScan(wiring.Component):
         )
         region_kept, region_decoded = Signal(), Signal()
         risen = self.rises.bit_select(row.list, 1)
-        # Bits of the number of a region's cell: one bit for base or end, then the region in
-        # SCANNED.
+        # Lower bits of the number of a cell that holds half of a region. Bit 0 selects base or end,
+        # and the bits above it are the region's index in SCANNED.
         own_cell = self.cell[: 1 + OWN_BITS]
         # half of the memory that takes the regions of the decoded instruction
         decoding_half = Signal()

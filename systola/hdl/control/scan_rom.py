@@ -295,9 +295,9 @@ def first_number(config: Config, queue: str) -> int:
 def rows_of(
     entry: Instruction, config: Config, masks: Mapping[str, tuple[str, ...]]
 ) -> tuple[ScanRow, ...]:
-    """Return the steps of an instruction; `masks` has the masks of each queue.
+    """Return the ROM rows for the scan of an instruction; `masks` has the masks of each queue.
 
-    Rows of one mask follow one another.
+    No comparison for another mask comes between two comparisons for the same mask.
     """
     way = way_of(entry)
     if way is None:

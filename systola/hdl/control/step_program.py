@@ -48,7 +48,7 @@ GATHERS = frozenset({"function == QUOTIENT", "operation != MULTIPLY"})
 RELATIVE = frozenset({"function == QUOTIENT", "operation == ADD"})
 """Conditions of the terms for a line that is subtracted from all vectors."""
 SECOND = frozenset({"operation != COPY", "(function == QUOTIENT) * (operation == ADD) == 0"})
-"""Conditions of the terms for an operand b with a line, or two, for each vector."""
+"""Conditions of the terms for an operand b that has its own line, or two lines, for each vector."""
 CONDITIONS: Mapping[frozenset[str], When] = {
     frozenset(): When.ALWAYS,
     frozenset({"wide"}): When.FLAG_A,

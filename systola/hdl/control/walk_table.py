@@ -70,9 +70,10 @@ class Choices:
         return dict.fromkeys(self.layout.members, 0)
 
     def selected(self, number: data.View, half: int = 0, *, constants: bool = True) -> Value:
-        """Return the value with this number, provided that it is in this half.
+        """Return the value with this number, chosen among the groups of one half.
 
-        If `constants` is false, each constant counts as 0.
+        The result has no meaning if the value is in a group of the other half. If `constants` is
+        false, each constant counts as 0.
         """
         found: list[Value] = []
         for members in self._halves[half]:

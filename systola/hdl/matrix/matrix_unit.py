@@ -313,11 +313,11 @@ class MatrixUnit(wiring.Component):
         return vector_event, holds
 
     def _update(self, m: Module, rows: data.View, hold: Signal) -> None:
-        """Delay the rows until the array has their sums, and announce the updates.
+        """Delay the rows so that each row meets its sums, and announce the updates.
 
-        The delay line of the rows is held together with the issue, and the array some cycles later.
-        So a row leaves the delay line before the array has its sums, and its update is then
-        certain.
+        `hold` stops the delay line of the rows. The same hold stops the array BUFFER_LATENCY cycles
+        later. When a row leaves the delay line, no later hold can delay its sums, so the update
+        of the row is certain.
         """
         config = self._config
         delay = m.submodules.delay = DelayLine(

@@ -155,7 +155,7 @@ class Books:
         )
 
     def cores(self) -> tuple[CoreRun, ...]:
-        """Return the work of each core."""
+        """Return the record of the samples, cycles and counters of each core."""
         rows = zip(self._samples, self._cycles, self._ends, self._counters, strict=True)
         return tuple(
             CoreRun(samples, cycles, end, dict(counters)) for samples, cycles, end, counters in rows

@@ -138,8 +138,9 @@ def _joined(results: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 def _without_masks(content: bytes) -> bytes:
-    """Return a model in which the constants of masks are replaced, so that codes are left for the
-    scores.
+    """Return the model with constants in its masks that are less far below 0.
+
+    With the original constants nearly all scores beside a mask would get the same int8 code.
     """
     model = onnx.load_from_string(content)
     tensors = {each.name: each for each in model.graph.initializer}

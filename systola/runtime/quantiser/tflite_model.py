@@ -175,8 +175,9 @@ class TfliteModel:
 
 
 def _without_masks(content: bytes, graph: Graph) -> bytes:
-    """Return a model in which the constants of masks are replaced, so that codes are left for the
-    scores.
+    """Return the model with constants in its masks that are less far below 0.
+
+    With the original constants nearly all scores beside a mask would get the same int8 code.
     """
     tensors = graph.tensors
     constants = {number: each.data for number, each in enumerate(tensors) if each.data is not None}

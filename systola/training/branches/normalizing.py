@@ -169,8 +169,10 @@ class Normalizing:
         return root, offset
 
     def _end_resting(self, root: range, offset: range, *, train: bool) -> None:
-        """Give the lines of offsets and roots back to the buffer; in training the backward pass
-        keeps the roots.
+        """Give the lines of the offsets back to the buffer.
+
+        Outside training, the lines of the roots are given back, too. In training they are kept for
+        the backward pass.
         """
         self._writer.free(offset)
         self._kept.free(("offset", self._number))

@@ -42,12 +42,11 @@ def scaled_away(sums: Wide, q: int, exponent: int) -> NDArray[np.int64]:
 def side_by_side(
     codes: Sequence[Coded], q: int, lost: int, known: int | None
 ) -> tuple[Integers, int]:
-    """Put tensors side by side, each with the multiplier q; return the codes and their fraction
-    bits.
+    """Put tensors side by side, multiplied by q; return the codes and their fraction bits.
 
-    `lost`: how many bits q takes. `known`: the fraction bits of the result. If None, they are the
-    least fraction bits of the tensors, plus one, less `lost`. They are limited to the largest
-    number that an input may have.
+    `lost`: number of bits that the multiplier q takes from the codes. `known`: fraction bits of the
+    result. If `known` is None, the result has the least fraction bits of the tensors, plus 1, less
+    `lost`, and at most MOST_INPUT_BITS.
     """
     bits = known
     if bits is None:

@@ -229,7 +229,8 @@ class Step:
         places = places_of(stage.segments, self.columns) if stage.join else None
         if places is None:
             return dropout(stage.rate, shape, **how, step=step)
-        # Each part of the units has blocks of its own, in which the machine draws random bytes.
+        # The machine draws a random byte for each column of a block. Each part of the units has
+        # blocks of its own, so bytes are also drawn for columns without a unit.
         whole = *shape[:2], int(places[-1]) + 1
         return dropout(stage.rate, whole, **how, step=step)[..., places]
 

@@ -68,12 +68,14 @@ class Products:
         *,
         masked: bool = False,
     ) -> Iterator[tuple[Task, int, Sums]]:
-        """Write the product twice: for `measure`, which sees all sums, then to yield as `once`
-        does.
+        """Write the product a first time for `measure`, and a second time to yield its blocks.
 
-        `measure` is called with a task, a block and its sums, and `end` after the last sums. If
-        `masked`, `measure` returns the lines of the block's mask. Sums may also be kept in place of
-        the second product. They are then multiplied with the mask.
+        `measure` is called with a task, a block and its sums, and `end` after the last sums. After
+        that all blocks are yielded as `once` does. If `masked`, `measure` returns the lines of the
+        block's mask.
+
+        For some sizes the sums are kept in host memory, and there is no second product. If
+        `masked`, the kept sums are multiplied with the mask.
         """
         few = self.inputs <= FEW_BLOCKS
         again = few or self.inputs * self._writer.layout.size >= MOST_INPUTS

@@ -17,9 +17,10 @@ def flip_flop(output: int, data: int) -> dict[str, object]:
 
 
 def test_cone() -> None:
-    """Check that the cone of an assertion has a register on which it depends, through another one.
+    """Check that an assertion's cone has the registers on which the assertion depends.
 
-    A register that only reads from the cone is not in it.
+    One of them reaches the assertion only through the other. A register that only reads a bit of
+    the cone is not in the cone.
     """
     cells = {
         "claim": {"type": "$assert", "connections": {"A": [10], "EN": ["1"]}},

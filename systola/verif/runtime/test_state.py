@@ -223,7 +223,10 @@ def exchange(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
 
 
 def stream(make: Maker, samples: int = STREAM) -> tuple[bytes, NDArray[np.int8], NDArray[np.int8]]:
-    """Return a file, samples, and their results in LiteRT one after the other."""
+    """Return a model file, samples, and LiteRT's result for each sample.
+
+    LiteRT runs the samples in order, and its variables keep their values from sample to sample.
+    """
     with patch.object(test_variables, "SAMPLES", samples):
         return network(make)
 

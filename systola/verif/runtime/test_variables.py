@@ -125,7 +125,10 @@ def read_twice(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]
 
 
 def network(make: Maker) -> tuple[bytes, NDArray[np.int8], NDArray[np.int8]]:
-    """Return a file, samples, and their results in LiteRT one after the other."""
+    """Return a model file, samples, and LiteRT's result for each sample.
+
+    LiteRT runs the samples in order, and its variables keep their values from sample to sample.
+    """
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     x, y = make(writer, rng)

@@ -116,7 +116,7 @@ def test_senders_wait_for_credits(name: str) -> None:
 
 
 def test_ends() -> None:
-    """Check causes and addresses of short programs' faults, set by hand, on RTL and golden pod."""
+    """Check that RTL and golden pod end the short programs in ENDS with the expected faults."""
     with simulator("3 cores") as pod:
         for name, end in ENDS.items():
             check_named_end(name, pod.run(images_of(end), bus_timeout=TIMEOUT), end, CONFIG)

@@ -53,7 +53,10 @@ class Register(wiring.Component):
     ],
 )
 def test_planted(reset: bool, loads: bool, unknown: tuple[str, ...], tmp_path: Path) -> None:
-    """Check that a register without a reset is found, and a payload that leaves before a load."""
+    """Check that each of two planted faults makes an output unknown, and that others are known.
+
+    The faults are a `valid` without a reset, and a payload that leaves before it was ever loaded.
+    """
     found = check_unit(Register(reset=reset, loads=loads), tmp_path)
     assert found.unknown == unknown
     assert found.free == ("held",)

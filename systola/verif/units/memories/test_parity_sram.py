@@ -27,7 +27,10 @@ async def write(bench, address, word):
 
 
 async def read(bench, address, counts):
-    """Return the word at `address`, and whether a flaw was reported for it, for one cycle."""
+    """Read the word at `address`; return the word, and whether a flaw was reported for it.
+
+    Fails if a flaw is reported in a cycle that does not belong to the word.
+    """
     await bench.cycle(read_enable=1, read_address=address)
     await bench.cycle(read_enable=0)
     await bench.cycle(counts=counts)

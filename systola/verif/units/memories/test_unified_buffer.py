@@ -111,8 +111,9 @@ async def random_use(dut, rate):
 async def streams(dut, operands, dma_out):
     """Check how many cycles streams of consecutive lines lose in conflicts of banks.
 
-    Where it meets a stream of higher rank in a bank, a stream loses one cycle, once. Other streams
-    lose none. `operands` and `dma_out` are the banks by which these streams are ahead of the MXU's.
+    A stream loses one cycle for each stream of higher rank that it meets in a bank, and no other
+    cycle. `operands` and `dma_out` are the numbers of banks by which the streams of these names are
+    ahead of the stream `mxu`.
     """
     bench = Model(dut)
     await bench.start()
