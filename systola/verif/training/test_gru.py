@@ -153,7 +153,7 @@ def test_predictions_are_those_of_onnx_runtime() -> None:
 
 def test_gradients_beside_float64() -> None:
     """One step moves each weight as differences of the loss in float64, except for eight bits."""
-    # A smaller rate gives steps of few units of a master, so rounding counts more than the gradient.
+    # With a smaller rate a step has few units of a master, so rounding would count most.
     layers, rate = [Input((5, 4)), GRU(9), Dense(3)], 2.0
     model = Sequential(layers)
     model.compile(SGD(rate), loss=CLASSES, preset="8x8-training", backend="fast")
