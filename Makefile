@@ -214,7 +214,8 @@ whatif: $(READY) ## The same on other machines, by the timing model [JOBS= SCHED
 # Modules that write pages in docs/, or parts of them.
 PAGES := $(addprefix systola.,arch.reference compiler.reference synth.page synth.asic_page bench.picture \
 	verif.training.page verif.formal.page verif.plan.testplan verif.figures.page \
-	bench.energy_page bench.original.page verif.signoff.page hdl.control.step_page)
+	bench.energy_page bench.original.page verif.signoff.page hdl.control.step_page \
+	hdl.activation.reservation_page)
 # The longest ones first, as each core takes the next.
 CHECKS := check-types check-budget check-verilog check-style check-english $(addprefix check-,$(PAGES))
 .PHONY: $(CHECKS)

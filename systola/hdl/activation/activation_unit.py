@@ -79,20 +79,9 @@ class ActivationUnit(wiring.Component):
     - Back-pressure: a step waits while the bank of the accumulators or of the buffer is busy.
       Nothing stops a vector after its issue.
 
-    The pauses between steps keep the distances in the docstring of `spacings`:
-
-    - WALK_GAP cycles are lost between two instructions. More are lost if the first instruction has
-      fewer than five steps.
-    - An int16 result takes at least two cycles. With a function of GATES a result takes at least
-      `gate_spacing` cycles.
-    - A sum of lines takes ADDEND_SPACING cycles more if it is added to the old content of its
-      lines. With training only a copy with one step for its element takes them.
-    - DRAIN_SPACING cycles are lost after an instruction that reads lines.
-    - TAP_SPACING cycles are lost after a block of fewer than three taps.
-    - ADD and SUBTRACT need the requantisers for three cycles a vector, or for two if an int8
-      operand has a scale of one half. They lose LONG_SPACING cycles in place of ADDEND_SPACING and
-      DRAIN_SPACING. So do the vectors that `spacings` names for LONG_SPACING.
-    - A step that would meet the gates of older vectors waits, see GateQueue.
+    Steps are left out so that no two meet in the lanes: `spacings` has these pauses, docs/lanes.md
+    has their reasons. WALK_GAP cycles are lost between two instructions, and more if the first one
+    has fewer than five steps. A step that would meet gates of older vectors waits, see GateQueue.
 
     Where two columns share a lane, a step takes two cycles. A pause is then a whole number of
     steps: as many cycles as above, or one more. Each program begins with the same turn, counted

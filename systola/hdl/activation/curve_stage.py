@@ -9,14 +9,13 @@ from amaranth.utils import exact_log2
 from systola.arch.config import Config
 from systola.arch.isa import Function
 from systola.hdl.activation.controls import EndControl
-from systola.hdl.activation.spacings import OPERAND_LATENCY
+from systola.hdl.activation.reservations import ELEMENT_ENTRY
 from systola.hdl.activation.table_lane import CURVE_LATENCY
-from systola.hdl.activation.vector_lane import VectorLane
 from systola.hdl.parts.delay_line import DelayLine
-from systola.hdl.parts.promise import promised
+from systola.hdl.parts.promise import promised, promised_apart
 from systola.hdl.ports import TABLE_ROW_BYTES, TableRowSignature, TableWriteSignature
 
-GATHER_STAGE = OPERAND_LATENCY + VectorLane.VALUE_STAGE - 1
+GATHER_STAGE = ELEMENT_ENTRY - 1
 """Cycles from the read of a line to the cycle before the lanes look up its elements."""
 
 
@@ -83,6 +82,11 @@ class CurveStage(wiring.Component):
             gathering.input_valid.eq(self.gathers),
             self.gathers_now.eq(gathering.output_valid),
         ]
+        looks_up, gathers = self.valid & (control.function == Function.TABLE), self.gathers_now
+        promised(m, platform, ~(looks_up & gathers), "a table is read for a result alone")
+        # The second row of a curve is read in the cycle after the first.
+        alone = "a table is read for a curve alone"
+        promised_apart(m, platform, self.on_curve, gathers, 1, alone)
         m.d.sync += self.table.eq(
             Mux(gathering.output_valid, gathering.output.table, control.table)
         )

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from systola.arch.config import Config
 from systola.hdl.activation.controls import VectorControl
 from systola.hdl.activation.spacings import READ_SLACK, SCALED_LATENCY, SUM_LATENCY
-from systola.hdl.parts.promise import promised
+from systola.hdl.parts.promise import at_most_one, promised
 
 
 class IssuedVectors(wiring.Component):
@@ -69,6 +69,13 @@ class IssuedVectors(wiring.Component):
             issue &= self.made
             late = READ_SLACK + Mux(sum_complete, late, 0)
             unsummed = read.data
+        row_comes, sum_comes = issue & ~use_sum, issue & use_sum & ~is_scaled
+        completes = Cat(row_comes, sums_waiting[-1], scaled_waiting[-1])
+        promised(m, platform, at_most_one(completes), "vectors get their values one by one")
+        overtakes = (row_comes & (sums_waiting | scaled_waiting).any()) | (
+            sum_comes & scaled_waiting[: SCALED_LATENCY - SUM_LATENCY].any()
+        )
+        promised(m, platform, ~overtakes, "vectors get their values in the order of their issue")
         m.d.sync += [
             write_place.eq(write_place + 1),
             sums_waiting.eq(Cat(issue & use_sum & ~is_scaled, sums_waiting)),

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -13,6 +13,7 @@ from systola.hdl.activation.activation_lane import Pick
 from systola.hdl.activation.controls import EndControl
 from systola.hdl.commands import OTHER, address_bits, is_gate, measures
 from systola.hdl.control.signatures import list_signature
+from systola.hdl.parts.promise import at_most_one, promised
 
 GATES = 4
 """Places for the line numbers of vectors in the gates: one more than the gates can hold vectors."""
@@ -82,10 +83,11 @@ class LineWriter(wiring.Component):
         silent: Any = 0
         if self._config.training:
             silent = (end.control.function == OTHER) & measures(end.control.table)
+        plain = end.valid & ~is_gate(end.control.function) & ~silent
         vector_done = Signal()  # the lanes give the low, or only, bytes of a vector
         vector_control = Signal.like(end.control)
         m.d.comb += [
-            vector_done.eq((end.valid & ~is_gate(end.control.function) & ~silent) | gate.valid),
+            vector_done.eq(plain | gate.valid),
             vector_control.eq(Mux(gate.valid, gate.control, end.control)),
         ]
         # The lanes give the high bytes of a result after the last turn of its low bytes.
@@ -94,6 +96,8 @@ class LineWriter(wiring.Component):
             wide.append(Signal(name=f"wide_{turn}"))
             m.d.sync += wide[-1].eq(wide[-2])
         high = wide[-1]
+        lines_end = Cat(plain, gate.valid, high)
+        promised(m, platform, at_most_one(lines_end), "the lanes give one line at a time")
         with m.If(wide[-2]):
             m.d.comb += self.pick.eq(Pick.HIGH)
         with m.Elif(self.finishes):

@@ -49,12 +49,9 @@ from systola.hdl.activation.other_results import OtherResults
 from systola.hdl.activation.parameter_planes import ParameterPlanes
 from systola.hdl.activation.random_bytes import SEED_BITS
 from systola.hdl.activation.requantiser import SHIFT_BITS, Requantiser
-from systola.hdl.activation.spacings import (
-    ANNOUNCED,
-    OPERAND_LATENCY,
-    READ_SLACK,
-    TAP_LATENCY,
-)
+from systola.hdl.activation.requantiser_turns import promise_turns
+from systola.hdl.activation.reservations import OPERAND_LATENCY, TAP_LATENCY
+from systola.hdl.activation.spacings import ANNOUNCED, READ_SLACK
 from systola.hdl.activation.vector_lane import VectorLane, lane_bits
 from systola.hdl.commands import MeasureLayout, address_bits, is_gate
 from systola.hdl.control.signatures import list_signature
@@ -199,6 +196,9 @@ class ResultLanes(wiring.Component):
         operands_now = self._turns.now(m, line_bytes, OPERAND_LATENCY, once=True)
         rows = self._turns.now(m, rows, ROW_LATENCY, once=True)
         lanes = self._lanes(m, operands_now, rows, planes)
+        lends = self._copied["gate"].factors.multiply if config.wide else Const(0)
+        element = self._stages[self._operand_latency + VectorLane.VALUE_STAGE - 1].scaling.scaled
+        promise_turns(m, platform, element, self._at[-1].output_valid, lends)
         place = place_groups if lanes_are_instances(config) else place_lanes
         place(m, config, lanes, self._outputs)
         m.d.sync += self.buffer.data.eq(line)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The delays of the lanes' results, and the distances between vectors that keep them apart.
+"""The pauses between steps of the activation unit, which follow from the reservation table.
 
-Nothing stops a vector in the lanes. So the user of ResultLanes keeps these distances. The value of
-a "vector of lines" is a sum of buffer lines. ADD and SUBTRACT have "scaled" elements.
+Two steps of one instruction are apart by its own steps, or by one of these pauses. After the last
+step of an instruction a step of any kind may come. The user of ResultLanes keeps three more rules,
+for parts whose next use is not in the order of the steps:
 
 1. A vector with SIGMOID or TANH comes `gate_spacing` steps after the vector before with one of
    these functions, or later by a multiple of `slots`. Both are vectors of lines without scaled
@@ -10,70 +11,58 @@ a "vector of lines" is a sum of buffer lines. ADD and SUBTRACT have "scaled" ele
 2. A vector without these functions comes `gates_alone` steps after a vector with one of them, and
    so does a vector with 1/x. If the vector before is a vector of lines, LONG_SPACING cycles are
    added.
-3. A cycle is left out after an int16 result.
-4. ADDEND_SPACING cycles are left out after a sum that is added to the old content of its lines.
-   With training this is only for sums of one step and their addend.
-5. DRAIN_SPACING cycles are left out between a sum of lines and an accumulator row.
-6. Where elements are scaled, LONG_SPACING takes the place of the pauses in lines 4 and 5.
-7. No element is scaled SLOT_DISTANCE cycles after the issue of a sum of scaled elements.
-8. TAP_SPACING cycles lie between the load of a tap and its use.
-9. LONG_SPACING cycles are left out after the last vector of a tile, and of an instruction, with
-   function OTHER. The same holds for the load of a seed, and for the last vector with stochastic
-   rounding, which takes numbers from the generators.
-10. LONG_SPACING cycles are left out after the last result on a curve, or `gate_pause` if elements
-    are scaled.
-11. GATHER_SPACING cycles are left out between a vector with TABLE and a line that is looked up.
+3. No element is scaled SLOT_DISTANCE cycles after the issue of a sum of scaled elements.
 """
 
-from systola.hdl.activation.activation_lane import ActivationLane
 from systola.hdl.activation.gate_lane import slots
 from systola.hdl.activation.gate_sequencer import gate_spacing, gates_alone
-from systola.hdl.activation.requantiser import Requantiser
-from systola.hdl.activation.vector_lane import VectorLane
+from systola.hdl.activation.reservations import (
+    ELEMENT_ENTRY,
+    SCALED_ENTRY,
+    SUM_ENTRY,
+    Kind,
+    cycles_left_out,
+)
 from systola.hdl.memories.accumulators import READ_LATENCY as ROW_LATENCY
-from systola.hdl.ports import BUFFER_LATENCY as LINE_LATENCY
 
-OPERAND_LATENCY = LINE_LATENCY + 1
-"""Cycles from the read of a buffer line to its bytes in the register before the lanes."""
-SUM_LATENCY = OPERAND_LATENCY + VectorLane.LATENCY - ROW_LATENCY
+SUM_LATENCY = SUM_ENTRY - ROW_LATENCY
 """Cycles by which a sum of buffer lines reaches the requantisers later than an accumulator row.
 
 Both are counted from the read of the last line or the row."""
-SCALED_LATENCY = SUM_LATENCY + VectorLane.SCALED_LATENCY - VectorLane.LATENCY
+SCALED_LATENCY = SCALED_ENTRY - ROW_LATENCY
 """The SUM_LATENCY of a sum with elements that the requantisers have scaled before the addition."""
-SLOT_DISTANCE = VectorLane.SCALED_LATENCY - VectorLane.VALUE_STAGE
+SLOT_DISTANCE = SCALED_ENTRY - ELEMENT_ENTRY
 """Cycles from the last line of a sum of scaled elements to the line that collides with it.
 
 An element of a line read so much later would reach the requantisers in the cycle of the sum."""
-DRAIN_SPACING = SUM_LATENCY + 1
-"""Cycles that are left out while the front of the lanes empties, so that no later vector overtakes
-a vector in it.
+WIDE_SPACING = cycles_left_out(Kind.ROW, Kind.ROW)
+"""Cycles that are left out after an int16 result of one step."""
+TAP_SPACING = cycles_left_out(Kind.LOADS_TAP, Kind.TAKES_TAP)
+"""Cycles that are left out between the load of a tap's weights and their use."""
+ADDEND_SPACING = cycles_left_out(Kind.SUM, Kind.FIRST_OF_TWO)
+"""Cycles that are left out between sums of lines that are added to earlier results.
+
+With training, these cycles are left out only after a copy that takes one step for its element. All
+other vectors take as many cycles anyway."""
+DRAIN_SPACING = cycles_left_out(Kind.SUM, Kind.ROW)
+"""Cycles that are left out after the last sum of lines of an instruction."""
+LONG_SPACING = max(
+    *(cycles_left_out(Kind.SCALED_SUM, later) for later in (Kind.ROW, Kind.FIRST_OF_TWO)),
+    *(cycles_left_out(Kind.OTHER, later) for later in (Kind.ROW, Kind.LOADS_TILE)),
+    *(cycles_left_out(Kind.MEASURE, later) for later in (Kind.ROW, Kind.MEASURE)),
+    *(cycles_left_out(Kind.ROW, later) for later in (Kind.MEASURE, Kind.LOADS_TILE)),
+    cycles_left_out(Kind.SUM_CURVE, Kind.ROW),
+)
+"""Cycles that are left out after the vectors whose parts stay taken for longest.
+
+The pause follows
+
+- a sum of scaled elements, when its addend or the instruction ends,
+- the last vector of a tile, of random bytes or of a Measure, and the load of a seed,
+- the last vector of an instruction with stochastic rounding, or on a curve.
 """
-LONG_SPACING = max(SCALED_LATENCY + 1, ActivationLane.PICK_STAGE - 1)
-"""Cycles after a sum of scaled elements in which the front of the lanes empties.
-
-The pause is long enough for the addends of that sum, too. It also follows
-
-- a seed, and the last vector of a transposed tile, of random bytes or of a Measure: until the lines
-  have been taken and the exponent is known,
-- a stochastic rounding, until the generators of random numbers have made their steps.
-"""
-ADDEND_SPACING = VectorLane.LATENCY + Requantiser.OFFSET_STAGE - 2 - VectorLane.WAITING
-"""Cycles between sums of lines that are added to earlier results.
-
-The addend of a vector arrives with its second line at the earliest. By then the addend of the
-vector before must have been used. With training, these cycles are left out only after a copy that
-takes one step for its element. All other vectors take as many cycles anyway."""
-GATHER_SPACING = SCALED_LATENCY + ActivationLane.TABLE_STAGE
-"""Cycles between a vector with TABLE or a curve and a line that is looked up.
-
-The vector may be a sum of scaled elements, which looks up its result late. Both look-ups use the
-same memory.
-"""
-TAP_LATENCY = 2
-"""Cycles from the number of a tap to its weights."""
-TAP_SPACING = TAP_LATENCY
-"""Smallest number of cycles between the load of a tap's weights and their use."""
+GATHER_SPACING = cycles_left_out(Kind.SCALED_CURVE, Kind.GATHERS)
+"""Cycles that are left out between a vector with TABLE and a line that is looked up."""
 READ_SLACK = 2
 """Cycles that lanes wait for a line, where columns take turns and a step takes two cycles.
 
@@ -89,9 +78,12 @@ def gate_pause(turns: int) -> int:
     """Return the steps that are left out after a vector with SIGMOID or TANH.
 
     The pause is `slots` steps shorter than `gate_spacing`. A next vector of one or two steps, with
-    SIGMOID or TANH, may therefore come too early by as many steps. GateQueue then holds it.
+    SIGMOID or TANH, may therefore come too early by as many steps. GateQueue then holds it. The
+    pause also follows a sum of scaled elements on a curve.
     """
-    return gate_spacing(turns) - slots(turns)
+    pause = gate_spacing(turns) - slots(turns)
+    assert pause >= left_out(cycles_left_out(Kind.SCALED_CURVE, Kind.ROW), turns)
+    return pause
 
 
 def alone_after(turns: int, *, sums_lines: bool) -> int:

@@ -315,7 +315,7 @@ class StepPlanner(wiring.Component):
             (adds_soon, Pause.ADDEND),
             (
                 final & (kind.two_lines | parts_end.instruction),
-                Mux(kind.addend_first & ~parts_end.instruction, Pause.NONE, Pause.ONE),
+                Mux(kind.addend_first & ~parts_end.instruction, Pause.NONE, Pause.WIDE),
             ),
             (parts_end.loads & kind.few_taps, Pause.TAPS),
         ]

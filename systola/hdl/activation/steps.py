@@ -10,6 +10,7 @@ from systola.hdl.activation.spacings import (
     DRAIN_SPACING,
     LONG_SPACING,
     TAP_SPACING,
+    WIDE_SPACING,
     gate_pause,
     left_out,
 )
@@ -37,7 +38,7 @@ class Pause(enum.Enum, shape=3):
     """A reason to leave out steps after a step: the next step would come too early."""
 
     NONE = 0
-    ONE = 1
+    WIDE = 1
     TAPS = 2
     ADDEND = 3
     DRAIN = 4
@@ -109,7 +110,7 @@ class Step(data.StructLayout):
 def steps_left_out(turns: int) -> dict[Pause, int]:
     """Return the number of steps to leave out for each pause, if a step takes `turns` cycles."""
     cycles = {
-        Pause.ONE: 1,
+        Pause.WIDE: WIDE_SPACING,
         Pause.TAPS: TAP_SPACING,
         Pause.ADDEND: ADDEND_SPACING,
         Pause.DRAIN: DRAIN_SPACING,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Promises of one unit to another, checked in simulations and proofs."""
 
-from amaranth.hdl import Assert, Module, ResetSignal, Signal, Value, ValueLike
+from amaranth.hdl import Assert, Cat, Module, ResetSignal, Signal, Value, ValueLike
 from amaranth.lib import data
 
 
@@ -51,6 +51,16 @@ def promised_next(
         expected = Signal(len(foretold), init=init)
         m.d.sync += expected.eq(foretold)
         promised(m, platform, value == expected, message)
+
+
+def promised_apart(
+    m: Module, platform: object, earlier: Value, later: Value, cycles: int, message: str
+) -> None:
+    """Assert that `later` is low `cycles` cycles, one or more, after each cycle with `earlier`."""
+    if _checks(platform):
+        passed = Signal(cycles)
+        m.d.sync += passed.eq(Cat(earlier, passed))
+        promised(m, platform, ~(passed[-1] & later), message)
 
 
 def at_most_one(bits: Value) -> Value:

@@ -83,7 +83,8 @@ def test_nothing_is_left_of_both(folder):
             "walker",
             {
                 *("parts/test_walker", "matrix/test_matrix_unit"),
-                *("activation/test_activation_unit", "test_promise_faults"),
+                *("activation/test_activation_unit", "activation/test_reservations"),
+                "test_promise_faults",
             },
         ),
         (

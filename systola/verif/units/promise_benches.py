@@ -10,7 +10,13 @@ from amaranth.hdl import Value
 from amaranth.lib import data
 from amaranth.utils import exact_log2
 
+from systola.arch.isa import GATES, Function
 from systola.arch.registers import BusPort
+from systola.hdl.activation.curve_stage import GATHER_STAGE, CurveStage
+from systola.hdl.activation.issued_vectors import IssuedVectors
+from systola.hdl.activation.line_writer import LineWriter
+from systola.hdl.activation.spacings import SCALED_LATENCY, SUM_LATENCY
+from systola.hdl.activation.table_lane import CURVE_LATENCY
 from systola.hdl.commands import HostTransfer, Kind
 from systola.hdl.host.bus_watchdog import BusWatchdog
 from systola.hdl.host.counters import Counters
@@ -365,9 +371,75 @@ _LEVELS = (
     Level(name="outer", count_bits=3, moves={"line": 6, "y": 4}),
 )
 
+
+def _vectors_apart(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """Issue vectors for both turns of a step, in such a distance that their values come in turn."""
+    cycle = state["cycle"] = state.get("cycle", -1) + 1
+    context.set(unit.first_turn, cycle % 2 == 0)
+    if cycle % 2:
+        context.set(unit.issue, state["issue"])
+        context.set(unit.vector, state["vector"])
+        return
+    vector = unit.vector
+    delay = 0
+    if context.get(vector.use_sum):
+        delay = SCALED_LATENCY if context.get(vector.scaled) else SUM_LATENCY
+    issue = context.get(unit.issue) and cycle + delay >= state.get("free", 0)
+    context.set(unit.issue, issue)
+    state |= {"issue": issue, "vector": context.get(vector)}
+    if issue:
+        state["free"] = cycle + delay + 2
+
+
+def _look_ups_apart(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """Look up results only in cycles in which no element is looked up, and no curve ends."""
+    cycle = state["cycle"] = state.get("cycle", -1) + 1
+    gathers, ends = state.setdefault("gathers", set()), state.setdefault("ends", set())
+    if context.get(unit.gathers):
+        gathers.add(cycle + GATHER_STAGE)
+    looks_up = context.get(unit.control.function) == Function.TABLE
+    curve = looks_up and context.get(unit.control.wide)
+    if (
+        (looks_up and cycle in gathers)
+        or (curve and cycle + 1 in gathers)
+        or (not curve and cycle in ends)
+    ):
+        context.set(unit.valid, 0)
+    elif curve and context.get(unit.valid):
+        ends.add(cycle + CURVE_LATENCY)
+
+
+def _results_apart(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """End no vector while another one gives its second line, or has a result of the gates."""
+    cycle = state["cycle"] = state.get("cycle", -1) + 1
+    taken = state.setdefault("taken", set())
+    if context.get(unit.finishes):
+        if taken & {cycle + 1, cycle + 2}:
+            context.set(unit.finishes, 0)
+        else:
+            taken |= {cycle + 1, cycle + 2}
+    if context.get(unit.end.control.function) in GATES:
+        return
+    lines = {cycle, cycle + 1} if context.get(unit.end.control.wide) else {cycle}
+    if taken & lines:
+        context.set(unit.end.valid, 0)
+    elif context.get(unit.end.valid):
+        taken |= lines
+
+
 BENCHES = {
     "skid_buffer": Bench(make=lambda: SkidBuffer(payload=WORD)),
     "round_robin": Bench(make=lambda: RoundRobin(count=4)),
+    "issued_vectors": Bench(
+        make=lambda: IssuedVectors(config=small_config(columns_per_lane=2)),
+        fixed={"made": 1},
+        legal=_vectors_apart,
+    ),
+    "curve_stage": Bench(
+        make=lambda: CurveStage(config=small_config(attention=True, tables=7)),
+        legal=_look_ups_apart,
+    ),
+    "line_writer": Bench(make=lambda: LineWriter(config=LINKED), legal=_results_apart),
     "delay_line": Bench(make=lambda: DelayLine(layout=WORD, cycles=3)),
     "delay_ring": Bench(make=lambda: DelayRing(width=4, cycles=5)),
     "payload_ring": Bench(make=lambda: PayloadRing(payload=WORD, depth=5)),

@@ -358,6 +358,7 @@ async def durations(dut):
             **{**halves, "wide": 1, "accumulate": 0, "function": Function.TANH},
             operation=Operation.COPY,
         )
+        copy_adds = jobs.of(Opcode.VECTOR, **both, accumulate=1, operation=Operation.COPY)
         if addition.paired(config):
             of_addition = 5 * 2 + 2 * 4
         else:
@@ -373,6 +374,7 @@ async def durations(dut):
             ),
             (tanh, 6 * GATES_APART[bench.turns] + tanh.steps(config)[0]),
             (adds_up, sum(adds_up.steps(config)) + 6 * left_out(LONG_SPACING, bench.turns)),
+            (copy_adds, sum(copy_adds.steps(config)) + 6 * left_out(ADDEND_SPACING, bench.turns)),
         ]
     for job, cycles in cases:
         (run,) = await bench.perform([job])
