@@ -82,12 +82,12 @@ class Core(wiring.Component):
         join_control(m, fetch, self._scalar, decoder, sequencer, self._board)
         m.d.comb += [
             fetch.enable.eq(self.running),
-            fetch.program.eq(self.program),
-            fetch.limit.eq(self.host_limit),
-            decoder.host_limit.eq(self.host_limit),
-            decoder.weight_tiles.eq(self.weight_tiles),
+            fetch.program.eq(self.windows.program),
+            fetch.limit.eq(self.windows.host_limit),
+            decoder.host_limit.eq(self.windows.host_limit),
+            decoder.weight_tiles.eq(self.windows.weight_tiles),
             sequencer.enable.eq(self.running),
-            sequencer.program.eq(self.program),
+            sequencer.program.eq(self.windows.program),
             sequencer.resume.eq(self.resume),
         ]
 
@@ -106,9 +106,9 @@ class Core(wiring.Component):
         connect(m, port.data_beat, reader.beat)
         m.d.comb += [
             port.fetch_urgent.eq(fetch.urgent),
-            port.base.eq(self.host_base),
-            writer.base.eq(self.host_base),
-            weights.base.eq(self.weight_base),
+            port.base.eq(self.windows.host_base),
+            writer.base.eq(self.windows.host_base),
+            weights.base.eq(self.windows.weight_base),
         ]
         for which, unit in (
             (BusPort.HOST_READ, port),
@@ -171,13 +171,8 @@ class Core(wiring.Component):
     def _show_program(self, m: Module) -> None:
         """Drive the outputs that follow the program: its end, its interrupts, and its tags."""
         sequencer, board = self._sequencer, self._board
+        connect(m, sequencer.program_status, flipped(self.program_status))
         m.d.comb += [
-            self.halted.eq(sequencer.halted),
-            self.rejected.eq(sequencer.faulted),
-            self.rejection.eq(sequencer.fault),
-            self.interrupt.eq(sequencer.interrupt),
-            self.waiting.eq(sequencer.waiting),
-            self.code.eq(sequencer.code),
             self.tagged.eq(board.tagged),
             self.tag.eq(board.tag),
             self.idle.eq(board.idle),
@@ -198,24 +193,24 @@ class Core(wiring.Component):
             board.hold_tags.eq(tags_held),
         ]
         m.d.sync += [
-            self.error.eq(transfer_fails),
-            tags_held.eq(transfer_fails | self.error | self.stop),
+            self.error.found.eq(transfer_fails),
+            tags_held.eq(transfer_fails | self.error.found | self.stop),
         ]
         # Cause and program counter are meaningful only with `error`.
         with m.If(weights.error):
             m.d.sync += [
-                self.error_cause.eq(Fault.WEIGHT_READ_ERROR),
-                self.error_pc.eq(weights.error_pc),
+                self.error.cause.eq(Fault.WEIGHT_READ_ERROR),
+                self.error.pc.eq(weights.error_pc),
             ]
         with m.Elif(writer.error):
             m.d.sync += [
-                self.error_cause.eq(Fault.HOST_WRITE_ERROR),
-                self.error_pc.eq(board.host_writes.command.pc),
+                self.error.cause.eq(Fault.HOST_WRITE_ERROR),
+                self.error.pc.eq(board.host_writes.command.pc),
             ]
         with m.Else():
             m.d.sync += [
-                self.error_cause.eq(Fault.HOST_READ_ERROR),
-                self.error_pc.eq(board.host_read.command.pc),
+                self.error.cause.eq(Fault.HOST_READ_ERROR),
+                self.error.pc.eq(board.host_read.command.pc),
             ]
 
     def _show_activity(self, m: Module) -> None:
@@ -229,6 +224,6 @@ class Core(wiring.Component):
             activity.input_blocked.eq(matrix.waits.host_reading),
             activity.operand_blocked.eq(matrix.waits.activate_writing),
             activity.vector.eq(self._activation.takes_line),
-            activity.host_wait.eq(sequencer.waiting),
+            activity.host_wait.eq(sequencer.program_status.waiting),
             activity.issue_waits.eq(sequencer.waits),
         ]

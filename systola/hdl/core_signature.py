@@ -5,12 +5,17 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.arch.config import Config
-from systola.arch.isa import Fault, LinkPart
+from systola.arch.isa import LinkPart
 from systola.arch.registers import BusPort, CheckedMemory
-from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS, TAG_BITS, TILE_BITS
+from systola.hdl.commands import TAG_BITS
 from systola.hdl.link.link_unit import SIDES, neighbour_ports
 from systola.hdl.link.pod_barrier import CORES_BITS
-from systola.hdl.ports import Activity, FaultReport
+from systola.hdl.ports import (
+    Activity,
+    ProgramStatusSignature,
+    TransferErrorSignature,
+    WindowsSignature,
+)
 from systola.hdl.transfers.axi import master_ports
 from systola.hdl.unit_domains import units_of
 
@@ -25,22 +30,15 @@ class CoreSignature(wiring.Signature):
     | `stop`                                   | starts no more bus transfers; from the next cycle
                                                  on no tag enters the trace |
     | `clear`                                  | a reset for each of UNITS, all in the same cycle |
-    | `program`                                | byte offset of the program in the host window |
-    | `host_base`                              | address of the host window |
-    | `host_limit`                             | bytes of the host window |
-    | `weight_base`                            | address of the weight window |
-    | `weight_tiles`                           | tiles of the weight window |
-    | `halted`                                 | the program ends at Halt |
-    | `rejected`                               | the program ends with the fault in `rejection` |
-    | `error`                                  | a bus transfer has failed, for `error_cause` at
-                                                 `error_pc` |
+    | `windows`                                | the program, and the windows of host and weight
+                                                 memory |
+    | `program_status`                         | progress of the program |
+    | `error`                                  | a bus transfer has failed |
     | `corrupt`                                | the memories that have a flaw |
     | `idle`                                   | all issued instructions are complete |
     | `quiet`                                  | for each bus port: nothing is under way, nor was in
                                                  the two cycles before |
-    | `waiting`                                | Synchronize_Host waits for `resume` |
     | `resume`                                 | lets Synchronize_Host go on |
-    | `interrupt`                              | an Interrupt_Host passes, with its `code` |
     | `tagged`                                 | the `tag` of a Debug_Tag enters the trace |
     | `activity`                               | the conditions of `Counters` |
 
@@ -71,24 +69,13 @@ class CoreSignature(wiring.Signature):
                 "running": In(1),
                 "stop": In(1),
                 "clear": In(data.StructLayout(dict.fromkeys(units_of(config), 1))),
-                "program": In(32),
-                "host_base": In(config.address_bits),
-                "host_limit": In(HOST_OFFSET_BITS),
-                "weight_base": In(config.address_bits),
-                "weight_tiles": In(TILE_BITS),
-                "halted": Out(1),
-                "rejected": Out(1),
-                "rejection": Out(FaultReport()),
-                "error": Out(1),
-                "error_cause": Out(Fault),
-                "error_pc": Out(PC_BITS),
+                "windows": In(WindowsSignature(config=config)),
+                "program_status": Out(ProgramStatusSignature()),
+                "error": Out(TransferErrorSignature()),
                 "corrupt": Out(CheckedMemory),
                 "idle": Out(1),
                 "quiet": Out(BusPort),
-                "interrupt": Out(1),
                 "resume": In(1),
-                "waiting": Out(1),
-                "code": Out(16),
                 "tagged": Out(1),
                 "tag": Out(TAG_BITS),
                 "activity": Out(Activity()),

@@ -8,7 +8,7 @@ from amaranth.utils import ceil_log2
 from systola.arch.config import Config
 from systola.arch.isa import PARAMETER_PLANES, TABLE_BYTES, Fault
 from systola.arch.registers import Status
-from systola.hdl.commands import PC_BITS
+from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS, TILE_BITS
 
 BUFFER_LATENCY = 2
 """Cycles from `enable` & `ready` of a reader of the unified buffer to its data."""
@@ -41,6 +41,70 @@ class Activity(data.StructLayout):
         matrix = ("active", "awaiting_weights", "weights_moving", "matrix_waits")
         others = ("input_blocked", "operand_blocked", "vector", "host_wait", "issue_waits")
         super().__init__(dict.fromkeys((*matrix, *others), 1))
+
+
+class ProgramStatusSignature(wiring.Signature):
+    """A signature with the progress of a program, seen from the sequencer.
+
+    | port        | meaning |
+    |---|---|
+    | `halted`    | a Halt ends the program |
+    | `rejected`  | an instruction ends the program with the fault in `rejection` |
+    | `rejection` | the fault; it stays as it is from `rejected` on |
+    | `waiting`   | a Synchronize_Host waits for the host |
+    | `interrupt` | an Interrupt_Host passes |
+    | `code`      | the code of this Interrupt_Host |
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "halted": Out(1),
+                "rejected": Out(1),
+                "rejection": Out(FaultReport()),
+                "waiting": Out(1),
+                "interrupt": Out(1),
+                "code": Out(16),
+            }
+        )
+
+
+class TransferErrorSignature(wiring.Signature):
+    """A signature with the error of a bus transfer, seen from the unit that finds it.
+
+    | port    | meaning |
+    |---|---|
+    | `found` | a bus transfer has failed, for `cause` |
+    | `cause` | the fault |
+    | `pc`    | number of the instruction whose transfer it is |
+    """
+
+    def __init__(self) -> None:
+        super().__init__({"found": Out(1), "cause": Out(Fault), "pc": Out(PC_BITS)})
+
+
+class WindowsSignature(wiring.Signature):
+    """A signature with the program and the windows of the memories, seen from the registers.
+
+    | port           | meaning |
+    |---|---|
+    | `program`      | byte offset of the program in the host window |
+    | `host_base`    | address of the host window |
+    | `host_limit`   | bytes of the host window |
+    | `weight_base`  | address of the weight window |
+    | `weight_tiles` | tiles of the weight window |
+    """
+
+    def __init__(self, *, config: Config):
+        super().__init__(
+            {
+                "program": Out(32),
+                "host_base": Out(config.address_bits),
+                "host_limit": Out(HOST_OFFSET_BITS),
+                "weight_base": Out(config.address_bits),
+                "weight_tiles": Out(TILE_BITS),
+            }
+        )
 
 
 class PodSignature(wiring.Signature):

@@ -79,6 +79,9 @@ class TPU(wiring.Component):
         ]
 
         connect(m, flipped(self.control), registers.bus)
+        connect(m, registers.windows, core.windows)
+        connect(m, core.program_status, control.program_status, registers.program_status)
+        connect(m, core.error, control.error)
         for name in master_ports(config):
             connect(m, getattr(core, name), flipped(getattr(self, name)))
         for port, bus, sends, gets in (
@@ -101,15 +104,8 @@ class TPU(wiring.Component):
             self.irq.eq(registers.irq),
             control.start.eq(start),
             control.soft_reset.eq(soft_reset),
-            control.halted.eq(core.halted),
-            control.rejected.eq(core.rejected),
-            control.rejection.eq(core.rejection),
-            control.error.eq(core.error),
-            control.error_cause.eq(core.error_cause),
-            control.error_pc.eq(core.error_pc),
             control.idle.eq(idle),
             control.corrupt.eq(core.corrupt),
-            control.waiting.eq(core.waiting),
             control.quiet.eq(core.quiet),
             control.expired.eq(watchdog.expired),
             control.waits.eq(watchdog.ports),
@@ -122,11 +118,6 @@ class TPU(wiring.Component):
             core.stop.eq(control.stop),
             core.clear.eq(control.clear),
             core.resume.eq(resume),
-            core.program.eq(registers.program),
-            core.host_base.eq(registers.host_base),
-            core.host_limit.eq(registers.host_limit),
-            core.weight_base.eq(registers.weight_base),
-            core.weight_tiles.eq(registers.weight_tiles),
             registers.status.eq(control.status),
             registers.begins.eq(control.begins),
             registers.tagged.eq(core.tagged),
@@ -135,8 +126,6 @@ class TPU(wiring.Component):
             registers.finished.eq(control.finished),
             registers.faulted.eq(control.faulted),
             registers.forget.eq(control.forget),
-            registers.interrupt.eq(core.interrupt),
-            registers.interrupt_code.eq(core.code),
             registers.counted.eq(counters.value),
             counters.word.eq(registers.counter),
             counters.start.eq(control.begins),

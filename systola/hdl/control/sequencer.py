@@ -13,7 +13,7 @@ from systola.hdl.commands import PC_BITS, TILE_BITS
 from systola.hdl.control.decoded import Decoded
 from systola.hdl.control.hazards import PRODUCTS
 from systola.hdl.control.scalar_unit import is_one_of
-from systola.hdl.ports import FaultReport
+from systola.hdl.ports import FaultReport, ProgramStatusSignature
 
 ISSUE_INTERVAL = 3
 """Cycles from the issue of an instruction to the next issue, at the least."""
@@ -35,28 +35,24 @@ _DRAINING = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
 class Sequencer(wiring.Component):
     """A unit that passes decoded instructions to the scoreboard in order, and stops at faults.
 
-    | port        | meaning |
+    | port             | meaning |
     |---|---|
-    | `enable`    | the program runs |
-    | `decoded`   | the next instruction |
-    | `frees`     | the value of `decoded.ready` in the next cycle: the instruction will pass |
-    | `exhausted` | the program has left the host window, and no instruction is left to decode |
-    | `pc`        | with `exhausted`: number of the instruction that is missing |
-    | `program`   | byte offset of the program |
-    | `room`      | the scoreboard can take the instruction |
-    | `idle`      | the scoreboard has no instruction under way |
-    | `passable`  | the instruction is checked and may pass |
-    | `issue`     | the instruction passes |
-    | `halted`    | a Halt ends the program, a register |
-    | `faulted`   | a fault ends the program, a register |
-    | `fault`     | the fault; it stays as it is from `faulted` on |
-    | `interrupt` | an Interrupt_Host passes |
-    | `code`      | the code of this Interrupt_Host |
-    | `resume`    | the host lets a Synchronize_Host pass |
-    | `waiting`   | a Synchronize_Host waits for `resume` |
-    | `waits`     | an instruction is there and checked, and cannot be issued |
-    | `arrived`   | a Barrier waits for the other cores, with links |
-    | `passed`    | all cores have come to this Barrier, with links |
+    | `enable`         | the program runs |
+    | `decoded`        | the next instruction |
+    | `frees`          | the value of `decoded.ready` in the next cycle: the instruction will pass |
+    | `exhausted`      | the program has left the host window, and all of its instructions are
+                         decoded |
+    | `pc`             | with `exhausted`: number of the instruction that is missing |
+    | `program`        | byte offset of the program |
+    | `room`           | the scoreboard can take the instruction |
+    | `idle`           | the scoreboard has no instruction under way |
+    | `passable`       | the instruction is checked and may pass |
+    | `issue`          | the instruction passes |
+    | `program_status` | progress of the program; `halted` and `rejected` are registers |
+    | `resume`         | the host lets a Synchronize_Host pass |
+    | `waits`          | an instruction is there and checked, and cannot be issued |
+    | `arrived`        | a Barrier waits for the other cores, with links |
+    | `passed`         | all cores have come to this Barrier, with links |
 
     Throughput: one instruction every ISSUE_INTERVAL cycles. An instruction is checked in its first
     cycle. In its second cycle, or later, it is `passable`. It passes one cycle after `passable` and
@@ -67,7 +63,7 @@ class Sequencer(wiring.Component):
     - Synchronize_Host then waits for `resume`, or takes a `resume` that came before.
     - Barrier then has `arrived`, until it has `passed`.
     - `halted` is high in the fourth cycle of a Halt.
-    - `faulted` is high in the fifth cycle of an instruction that fails a check. Neither this
+    - `rejected` is high in the fifth cycle of an instruction that fails a check. Neither this
       instruction nor any later one is issued. All earlier instructions have been issued.
 
     docs/architecture.md, "Ready a cycle ahead", has the timing of `frees`.
@@ -88,13 +84,8 @@ class Sequencer(wiring.Component):
                 "idle": In(1),
                 "passable": Out(1),
                 "issue": Out(1),
-                "halted": Out(1),
-                "faulted": Out(1),
-                "fault": Out(FaultReport()),
-                "interrupt": Out(1),
+                "program_status": Out(ProgramStatusSignature()),
                 "resume": In(1),
-                "waiting": Out(1),
-                "code": Out(16),
                 "waits": Out(1),
                 **({"arrived": Out(1), "passed": In(1)} if config.links else {}),
             }
@@ -153,7 +144,7 @@ class Sequencer(wiring.Component):
             fault_found.address.eq(
                 Mux(had_found | is_read | weights_overtake, decoded.address, tiles_waiting)
             ),
-            self.fault.eq(fault_found),
+            self.program_status.rejection.eq(fault_found),
         ]
         with m.If(~had_found):
             m.d.comb += fault_found.cause.eq(
@@ -189,7 +180,7 @@ class Sequencer(wiring.Component):
             held |= is_barrier & ~barrier_met
         m.d.comb += [
             instruction_active.eq(self.enable & self.decoded.valid & instruction_checked),
-            self.waiting.eq(
+            self.program_status.waiting.eq(
                 instruction_decided & instruction_sound & waits_for_host & self.idle & ~host_resumed
             ),
             instruction_stays.eq(held),
@@ -200,16 +191,18 @@ class Sequencer(wiring.Component):
             self.issue.eq(instruction_passes),
             self.decoded.ready.eq(instruction_passes),
             self.waits.eq(instruction_decided & ~instruction_passes),
-            self.interrupt.eq(instruction_passes & is_interrupt & self.enable),
-            self.code.eq(decoded.code),
+            self.program_status.interrupt.eq(instruction_passes & is_interrupt & self.enable),
+            self.program_status.code.eq(decoded.code),
         ]
         m.d.sync += [
             instruction_decided.eq(instruction_active),
             instruction_sound.eq(~instruction_fails),
             instruction_refused.eq(self.decoded.valid & instruction_decided & ~instruction_sound),
             instruction_passes.eq(self.frees),
-            self.halted.eq(self.enable & instruction_decided & instruction_sound & is_halt),
-            self.faulted.eq(self.enable & (instruction_refused | fetch_exhausted)),
+            self.program_status.halted.eq(
+                self.enable & instruction_decided & instruction_sound & is_halt
+            ),
+            self.program_status.rejected.eq(self.enable & (instruction_refused | fetch_exhausted)),
         ]
         with m.If(self.resume & self.enable):
             m.d.sync += host_resumed.eq(1)

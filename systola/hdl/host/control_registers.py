@@ -24,10 +24,10 @@ from systola.arch.registers import (
     Register,
     Status,
 )
-from systola.hdl.commands import HOST_OFFSET_BITS, TAG_BITS, TILE_BITS
+from systola.hdl.commands import HOST_OFFSET_BITS, TAG_BITS
 from systola.hdl.memories.sram import Sram
 from systola.hdl.parts.ored import ored
-from systola.hdl.ports import FaultReport
+from systola.hdl.ports import FaultReport, ProgramStatusSignature, WindowsSignature
 from systola.hdl.transfers.axi import LiteSignature, takes_write
 
 PAGE_BITS = exact_log2(HOST_PAGE_BYTES)
@@ -44,11 +44,7 @@ class ControlRegisters(wiring.Component):
                          reset |
     | `soft_reset`     | a soft reset was written in the cycle before |
     | `resume`         | a resume is written: the write of CONTROL is accepted |
-    | `program`        | byte offset of the program in the host window |
-    | `host_base`      | address of the host window |
-    | `host_limit`     | bytes of the host window |
-    | `weight_base`    | address of the weight window |
-    | `weight_tiles`   | tiles of the weight window |
+    | `windows`        | the program, and the windows of host and weight memory |
     | `bus_timeout`    | cycles for the watchdog of the buses |
     | `begins`         | this is cycle 0 of a program |
     | `tagged`         | `tag` enters the trace; from cycle 2 on |
@@ -58,9 +54,8 @@ class ControlRegisters(wiring.Component):
     | `finished`       | sets DONE of IRQ_STATUS, which can be read in the same cycle, as in `irq` |
     | `faulted`        | sets FAULT of IRQ_STATUS, which can be read in the same cycle, as in
                          `irq` |
-    | `interrupt`      | sets PROGRAM of IRQ_STATUS, which can be read in the next cycle, as in
-                         `irq` |
-    | `interrupt_code` | word for the register IRQ_CODE, with `interrupt` |
+    | `program_status` | `interrupt` sets PROGRAM of IRQ_STATUS, which can be read in the next
+                         cycle, as in `irq`; then `code` is the word of IRQ_CODE |
     | `forget`         | clears IRQ_STATUS and IRQ_CODE |
     | `counter`        | word of the counters that is read; a register that stays for the next
                          cycle |
@@ -83,11 +78,7 @@ class ControlRegisters(wiring.Component):
                 "start": Out(1),
                 "soft_reset": Out(1),
                 "resume": Out(1),
-                "program": Out(32),
-                "host_base": Out(config.address_bits),
-                "host_limit": Out(HOST_OFFSET_BITS),
-                "weight_base": Out(config.address_bits),
-                "weight_tiles": Out(TILE_BITS),
+                "windows": Out(WindowsSignature(config=config)),
                 "bus_timeout": Out(BUS_TIMEOUT_BITS),
                 "begins": In(1),
                 "tagged": In(1),
@@ -96,8 +87,7 @@ class ControlRegisters(wiring.Component):
                 "fault": In(FaultReport()),
                 "finished": In(1),
                 "faulted": In(1),
-                "interrupt": In(1),
-                "interrupt_code": In(16),
+                "program_status": In(ProgramStatusSignature()),
                 "forget": In(1),
                 "counter": Out(range(2 * len(CycleClass))),
                 "counted": In(32),
@@ -138,17 +128,17 @@ class ControlRegisters(wiring.Component):
             (Register.HOST_PAGES, host_pages, 0),
             (Register.WEIGHT_BASE_LO, weight_page[:low_page], PAGE_BITS),
             (Register.WEIGHT_BASE_HI, weight_page[low_page:], 0),
-            (Register.WEIGHT_TILES, self.weight_tiles, 0),
+            (Register.WEIGHT_TILES, self.windows.weight_tiles, 0),
             (Register.BUS_TIMEOUT, self.bus_timeout, 0),
         ]
         for register, field, lowest in fields:
             with m.If(is_written(register)):
                 m.d.sync += field.eq(bus.wdata[lowest:])
         m.d.comb += [
-            self.program.eq(program_place << exact_log2(PROGRAM_ALIGNMENT)),
-            self.host_base.eq(host_page << PAGE_BITS),
-            self.host_limit.eq(host_pages << PAGE_BITS),
-            self.weight_base.eq(weight_page << PAGE_BITS),
+            self.windows.program.eq(program_place << exact_log2(PROGRAM_ALIGNMENT)),
+            self.windows.host_base.eq(host_page << PAGE_BITS),
+            self.windows.host_limit.eq(host_pages << PAGE_BITS),
+            self.windows.weight_base.eq(weight_page << PAGE_BITS),
         ]
 
         controls = is_written(Register.CONTROL)
@@ -166,13 +156,13 @@ class ControlRegisters(wiring.Component):
         ended = Mux(self.finished, int(Interrupt.DONE), 0) | Mux(
             self.faulted, int(Interrupt.FAULT), 0
         )
-        raised = ended | Mux(self.interrupt, int(Interrupt.PROGRAM), 0)
+        raised = ended | Mux(self.program_status.interrupt, int(Interrupt.PROGRAM), 0)
         cleared = Mux(is_written(Register.IRQ_STATUS), bus.wdata, 0)
         interrupts_shown = Signal(len(Interrupt))
         m.d.comb += interrupts_shown.eq(interrupts_pending | ended)
         m.d.sync += interrupts_pending.eq((interrupts_pending & ~cleared) | raised)
-        with m.If(self.interrupt):
-            m.d.sync += kept_code.eq(self.interrupt_code)
+        with m.If(self.program_status.interrupt):
+            m.d.sync += kept_code.eq(self.program_status.code)
         with m.If(self.forget):
             m.d.sync += [interrupts_pending.eq(0), kept_code.eq(0)]
         m.d.comb += self.irq.eq((interrupts_shown & interrupts_enabled).any())

@@ -9,10 +9,9 @@ from amaranth.lib.wiring import In, Out
 
 from systola.arch.isa import Fault
 from systola.arch.registers import BusPort, CheckedMemory, Status
-from systola.hdl.commands import PC_BITS
 from systola.hdl.parts.promise import at_most_one, promised
 from systola.hdl.parts.replica import Replica
-from systola.hdl.ports import FaultReport
+from systola.hdl.ports import FaultReport, ProgramStatusSignature, TransferErrorSignature
 
 
 class MachineControl(wiring.Component):
@@ -22,11 +21,8 @@ class MachineControl(wiring.Component):
     |---|---|
     | `start`                        | starts a program |
     | `soft_reset`                   | ends the program |
-    | `halted`                       | a Halt is issued |
-    | `rejected`                     | an instruction is rejected at its issue, for the reason in
-                                       `rejection` |
-    | `error`                        | a bus error, with `error_cause` and `error_pc` |
-    | `waiting`                      | the program waits for the host |
+    | `program_status`               | progress of the program |
+    | `error`                        | a bus error |
     | `expired`                      | a memory has not answered the ports in `waits` in time |
     | `corrupt`                      | the memories in which a flaw was found |
     | `idle`                         | all issued instructions have completed |
@@ -69,13 +65,8 @@ class MachineControl(wiring.Component):
                 **(of_links if links else {}),
                 "start": In(1),
                 "soft_reset": In(1),
-                "halted": In(1),
-                "rejected": In(1),
-                "rejection": In(FaultReport()),
-                "error": In(1),
-                "error_cause": In(Fault),
-                "error_pc": In(PC_BITS),
-                "waiting": In(1),
+                "program_status": In(ProgramStatusSignature()),
+                "error": In(TransferErrorSignature()),
                 "expired": In(1),
                 "waits": In(BusPort),
                 "corrupt": In(CheckedMemory),
@@ -113,12 +104,12 @@ class MachineControl(wiring.Component):
         forgets_program = Signal()
         will_clear = Signal()
         clear_units = Signal(init=1)
-        failures = self.error | self.corrupt.any()
+        failures = self.error.found | self.corrupt.any()
         if self._links:
             failures |= self.broken
         m.d.comb += [
             self.begins.eq(~self.busy & self.start & ~self.soft_reset),
-            rejects_instruction.eq(self.running & self.rejected),
+            rejects_instruction.eq(self.running & self.program_status.rejected),
             transfer_fails.eq(failures & (self.running | program_drains)),
             buses_at_rest.eq(program_stops & self.quiet.all()),
             watchdog_expires.eq(self.expired & self.busy & ~timeout_reported),
@@ -149,7 +140,7 @@ class MachineControl(wiring.Component):
                 program_abandoned.eq(0),
                 timeout_reported.eq(0),
             ]
-        with m.If(self.running & (self.halted | self.rejected)):
+        with m.If(self.running & (self.program_status.halted | self.program_status.rejected)):
             m.d.sync += [
                 self.running.eq(0),
                 program_drains.eq(1),
@@ -200,7 +191,7 @@ class MachineControl(wiring.Component):
                 self.busy * int(Status.BUSY)
                 | program_done * int(Status.DONE)
                 | program_fault * int(Status.FAULT)
-                | (self.running & self.waiting) * int(Status.WAITING)
+                | (self.running & self.program_status.waiting) * int(Status.WAITING)
             ),
         ]
         states = Cat(self.running, program_drains, program_stops)
@@ -226,7 +217,7 @@ class MachineControl(wiring.Component):
         drops_report = Signal(init=1)  # also high after a reset
         kept_report = Signal(FaultReport(), reset_less=True)
         m.d.sync += [
-            fault_found.eq(self.rejection),
+            fault_found.eq(self.program_status.rejection),
             keeps_report.eq(keeps),
             drops_report.eq(drops),
         ]
@@ -237,10 +228,10 @@ class MachineControl(wiring.Component):
                     fault_found.pc.eq(0),
                     fault_found.address.eq(self.break_address),
                 ]
-        with m.If(self.error):
+        with m.If(self.error.found):
             m.d.sync += [
-                fault_found.cause.eq(self.error_cause),
-                fault_found.pc.eq(self.error_pc),
+                fault_found.cause.eq(self.error.cause),
+                fault_found.pc.eq(self.error.pc),
                 fault_found.address.eq(0),
             ]
         with m.If(self.corrupt.any()):

@@ -167,4 +167,4 @@ def test_states_of_the_machine():
     planner = "tpu.core.activation_unit.planner"
     assert named[f"{planner}.step_pause"].name == "Pause"
     assert named[f"{planner}.steps__payload__phase"].name == "Phase"
-    assert named["tpu.core.error_cause"].name == "Fault"
+    assert named["tpu.core.error__cause"].name == "Fault"

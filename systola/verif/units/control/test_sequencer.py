@@ -14,6 +14,8 @@ READS = 8
 """The number of Read_Weights that may have tiles waiting."""
 MOST = (1 << 24) - 1
 """The number of tiles of the largest Read_Weights."""
+STATUS = tuple(f"program_status__{name}" for name in ("halted", "rejected", "waiting", "interrupt"))
+"""Ports with the progress of the program."""
 CONSUMERS = (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE)
 DRAINING = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
 
@@ -66,7 +68,7 @@ class Program(Bench):
         await self.cycle(decoded__valid=0, exhausted=0, resume=0)
         if valid:
             await self.cycle(decoded__valid=1, **{**now, "resume": 0})
-            quiet = ("issue", "halted", "faulted", "waiting", "interrupt", "waits")
+            quiet = ("issue", *STATUS, "waits")
             assert not any(self.gets(*quiet)), "not checked yet"
             assert not self.get("passable"), "not checked yet"
             await self.cycle(**{**now, "resume": 0})
@@ -86,22 +88,24 @@ class Program(Bench):
         if valid:
             held_up = faulted or halted or drains or waiting
             assert passable == (active and not held_up), f"{opcode!r}"
-        self.expect("interrupt", issued and opcode == Opcode.INTERRUPT_HOST)
+        self.expect("program_status__interrupt", issued and opcode == Opcode.INTERRUPT_HOST)
         if issued and opcode == Opcode.INTERRUPT_HOST:
-            self.expect("code", code)
+            self.expect("program_status__code", code)
         if not faulted:
-            self.expect("waiting", active and waiting)
-        assert not any(self.gets("halted", "faulted"))
+            self.expect("program_status__waiting", active and waiting)
+        assert not any(self.gets(*STATUS[:2]))
         if halted:
             await self.cycle(resume=0)
-            assert self.get("halted") and not self.get("faulted")
+            assert self.get("program_status__halted") and not self.get("program_status__rejected")
             await self.cycle(decoded__valid=0)
         if faulted:
             for _ in range(2):
-                assert not self.get("faulted"), "its cause is not known yet"
+                assert not self.get("program_status__rejected"), "its cause is not known yet"
                 await self.cycle(resume=0)
-            assert self.get("faulted") and not self.get("halted"), f"{opcode!r} {payload}"
-            fault = self.get("fault")
+            assert self.get("program_status__rejected") and not self.get(
+                "program_status__halted"
+            ), f"{opcode!r} {payload}"
+            fault = self.get("program_status__rejection")
             assert (fault.cause, fault.pc, fault.address) == (found, pc, where)
             await self.cycle(decoded__valid=0)
         if issued and opcode == Opcode.READ_WEIGHTS:
@@ -160,7 +164,7 @@ async def host_resumes(dut):
         assert not await bench.step(wait, idle=0)
     for _ in range(3):
         assert not await bench.step(wait, idle=1)
-        assert bench.get("waiting") and bench.get("waits")
+        assert bench.get("program_status__waiting") and bench.get("waits")
     await bench.step(wait, idle=1, resume=1)
     assert await bench.step(wait, idle=1), "in the cycle after RESUME"
     assert not await bench.step(wait, idle=1), "it is used up"
@@ -224,13 +228,13 @@ async def window_ends(dut):
     await bench.step(exhausted=1, enable=0)
     for _ in range(2):
         await bench.cycle()
-        assert not bench.get("faulted")
+        assert not bench.get("program_status__rejected")
     await bench.step(exhausted=1)
     await bench.cycle()
-    assert not bench.get("faulted")
+    assert not bench.get("program_status__rejected")
     await bench.cycle()
-    fault = bench.get("fault")
-    assert bench.get("faulted")
+    fault = bench.get("program_status__rejection")
+    assert bench.get("program_status__rejected")
     offset = (0xFFFF_FF80 + 9 * 16) & 0xFFFF_FFFF
     assert (fault.cause, fault.pc, fault.address) == (Fault.FETCH_WINDOW, 9, offset)
 

@@ -130,13 +130,13 @@ async def read_and_write(dut, patience):
         assert await bench.read(address) == held[address]
         base = {name: held[Register[f"{name}_BASE_LO"]] for name in ("HOST", "WEIGHT")}
         high = {name: held[Register[f"{name}_BASE_HI"]] << 32 for name in ("HOST", "WEIGHT")}
-        assert bench.gets("program", "weight_tiles", "host_limit") == (
+        assert bench.gets("windows__program", "windows__weight_tiles", "windows__host_limit") == (
             held[Register.PROGRAM],
             held[Register.WEIGHT_TILES],
             held[Register.HOST_PAGES] * 4096,
         )
-        bench.expect("host_base", base["HOST"] | high["HOST"])
-        bench.expect("weight_base", base["WEIGHT"] | high["WEIGHT"])
+        bench.expect("windows__host_base", base["HOST"] | high["HOST"])
+        bench.expect("windows__weight_base", base["WEIGHT"] | high["WEIGHT"])
     for address, value in fixed.items():
         assert await bench.read(address) == value
     for address in (0x02C, 0x03C, 0x064, 0x0FC, 0x158, 0x1FC, 0x400, 0x800, 0xA00, 0xFFC):
@@ -267,13 +267,15 @@ async def interrupts(dut):
     """
     bench = Registers(dut)
     await bench.start()
-    bits = {"finished": 1, "faulted": 2, "interrupt": 4}
+    bits = {"finished": 1, "faulted": 2, "program_status__interrupt": 4}
     assert list(bits.values()) == [Interrupt.DONE, Interrupt.FAULT, Interrupt.PROGRAM]
     for name, bit in bits.items():
         await bench.write(Register.IRQ_ENABLE, bit)
-        await bench.step(**{name: 1}, interrupt_code=0xBEEF)
-        bench.expect("irq", name != "interrupt", "the end of a program shows at once")
-        await bench.step(**{name: 0}, interrupt_code=0x1234)
+        await bench.step(**{name: 1}, program_status__code=0xBEEF)
+        bench.expect(
+            "irq", name != "program_status__interrupt", "the end of a program shows at once"
+        )
+        await bench.step(**{name: 0}, program_status__code=0x1234)
         assert bench.get("irq"), "one cycle later at the latest"
         assert await bench.read(Register.IRQ_STATUS) == bit
         await bench.write(Register.IRQ_ENABLE, 7 & ~bit)

@@ -19,6 +19,13 @@ STATES = {
     "stop": {"running": 0, "draining": 1, "busy": 1, "stop": 1, "clear": 0},
     "clear": {"running": 0, "draining": 0, "busy": 0, "stop": 1, "clear": 1},
 }
+PORTS = {
+    "halted": "program_status__halted",
+    "rejected": "program_status__rejected",
+    "waiting": "program_status__waiting",
+    "error": "error__found",
+}
+"""Inputs that are members of signatures, by the names that the tests have for them."""
 PULSES = ("begins", "finished", "faulted", "forget")
 """The unit's pulse outputs; all but the first are registers, and follow a cycle later."""
 REJECTION = {"cause": int(Fault.BUFFER_RANGE), "pc": 12, "address": 0x1234}
@@ -38,9 +45,8 @@ class Control(Bench):
 
     async def step(self, state, *pulses, status=None, **inputs):
         """Run one cycle, and check that the unit is in `state`, and the cycle causes `pulses`."""
-        names = ("start", "soft_reset", "halted", "rejected", "error", "expired", "waiting")
-        names = (*names, "idle", "quiet", "corrupt")
-        await self.cycle(**{name: inputs.get(name, 0) for name in names})
+        names = ("start", "soft_reset", "expired", "idle", "quiet", "corrupt", *PORTS)
+        await self.cycle(**{PORTS.get(name, name): inputs.get(name, 0) for name in names})
         shown = {name: self.get(name) for name in STATES["idle"] if name != "clear"}
         clear = self.get("clear")
         for unit in UNITS:
@@ -74,7 +80,11 @@ class Control(Bench):
 async def started(dut):
     bench = Control(dut)
     await bench.start()
-    bench.set(rejection=REJECTION, error_cause=int(Fault.HOST_READ_ERROR), error_pc=5)
+    bench.set(
+        program_status__rejection=REJECTION,
+        error__cause=int(Fault.HOST_READ_ERROR),
+        error__pc=5,
+    )
     await bench.step("clear")
     await bench.step("idle")
     return bench
@@ -135,11 +145,11 @@ async def bus_errors(dut):
             await bench.step("drain", error=1, idle=1)
         else:
             await bench.step("run", error=1, rejected=state == "with fault")
-        bench.set(error_cause=int(Fault.WEIGHT_READ_ERROR), error_pc=6)
+        bench.set(error__cause=int(Fault.WEIGHT_READ_ERROR), error__pc=6)
         await bench.step("stop", error=1)
         await bench.step("stop", "faulted", quiet=QUIET, error=1)
         await bench.step("clear", status=Status.FAULT, error=1)
-        bench.set(error_cause=int(Fault.HOST_READ_ERROR), error_pc=5)
+        bench.set(error__cause=int(Fault.HOST_READ_ERROR), error__pc=5)
         await bench.step("idle", status=Status.FAULT, error=1)
         assert bench.report() == (Fault.HOST_READ_ERROR, 5, 0)
         await bench.step("idle", status=Status.FAULT)
