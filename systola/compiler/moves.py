@@ -35,9 +35,8 @@ from systola.compiler.operations import (
     scalar_requantisation,
 )
 from systola.compiler.partition import Item
+from systola.compiler.shape_checks import MOST_ELEMENTS
 
-MOST_ELEMENTS = 1 << 24
-"""Largest number of elements of a value that can be moved."""
 MOST_PARTS = 64
 """Largest number of parts into which a move on the machine may cut a value."""
 MOST_WEIGHTS = 1 << 22

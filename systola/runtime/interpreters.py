@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
-from textwrap import shorten
 from typing import IO, Any, cast
 
 import numpy as np
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 
 from systola.compiler.errors import ModelError
 from systola.compiler.interpreted import Interpreter
-from systola.compiler.printable import printable
+from systola.compiler.printable import reason_of
 
 Arrays = Sequence[NDArray[Any]]
 Message = tuple[dict[str, Any], list[NDArray[Any]]]
@@ -31,10 +30,6 @@ _MODULES = {
     Interpreter.LITERT: "ai_edge_litert",
     Interpreter.ONNX_RUNTIME: "onnxruntime",
 }
-_MOST_REASON = 300
-"""Largest length of an interpreter's reason, in characters. LiteRT names every wrong tensor in one
-line.
-"""
 
 
 class MissingInterpreterError(ModelError):
@@ -291,9 +286,7 @@ def _main() -> None:
         return
     # The exceptions of ONNX Runtime have no other class in common.
     except Exception as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        reason = shorten(printable(lines[0]), _MOST_REASON, placeholder=" ...")
-        _send(stdout, {"error": reason}, [])
+        _send(stdout, {"error": reason_of(error)}, [])
 
 
 if __name__ == "__main__":

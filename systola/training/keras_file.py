@@ -10,14 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from systola.compiler.printable import reason_of
 from systola.training.errors import TrainingError
 
 _MEMBERS = ("metadata.json", "config.json", "model.weights.h5")
 """Names of the members of a .keras file, the JSON members first."""
 _MOST_JSON = 1 << 26
 """Largest size of a JSON member, in bytes."""
-_MOST_TEXT = 300
-"""Largest length of a reason that is quoted from Keras, in characters."""
 
 
 def read_keras(path: str) -> Any:
@@ -35,7 +34,7 @@ def read_keras(path: str) -> Any:
         return models.load_model(path, compile=False, safe_mode=True)
     # Keras, h5py and the back end raise any exception for a file that does not fit together.
     except Exception as error:
-        raise TrainingError(f"Keras cannot read it: {_line(error)}") from None
+        raise TrainingError(f"Keras cannot read it: {reason_of(error)}") from None
 
 
 def _check(content: bytes) -> None:
@@ -57,7 +56,7 @@ def _check(content: bytes) -> None:
         raise
     # zipfile and json raise almost any exception for damaged bytes.
     except Exception as error:
-        raise TrainingError(f"it is no .keras file, or damaged: {_line(error)}") from None
+        raise TrainingError(f"it is no .keras file, or damaged: {reason_of(error)}") from None
 
 
 def _keras_models() -> Any:
@@ -73,17 +72,11 @@ def _keras_models() -> Any:
                 "Keras is not installed here: pip install 'systola[keras]' and a back end, "
                 "such as jax"
             ) from None
-        reason = _line(error)
+        reason = reason_of(error)
     # Without a back end Keras raises ImportError or ValueError; which one depends on the back end.
     except Exception as error:
-        reason = _line(error)
+        reason = reason_of(error)
     raise TrainingError(
         f"Keras has no back end here ({reason}): install one, such as jax or torch, and name it in "
         "the environment: KERAS_BACKEND=jax"
     )
-
-
-def _line(error: Exception) -> str:
-    """Return the message of an exception in one line that any terminal can show."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return "".join(each if each.isprintable() else "?" for each in text[:_MOST_TEXT])

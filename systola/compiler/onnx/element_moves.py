@@ -15,9 +15,8 @@ import numpy as np
 
 from systola.compiler.errors import ModelError
 from systola.compiler.onnx.model import Constant, OnnxNode
+from systola.compiler.shape_checks import MOST_ELEMENTS, checked_axis
 
-MOST_ELEMENTS = 1 << 24
-"""Largest number of elements of a tensor that is moved, and of the result."""
 OUTSIDE = -1
 """Number that stands, in an array of positions, for an element that padding adds."""
 
@@ -56,13 +55,6 @@ def move_elements(call: Call, x: Constant) -> list[Constant]:
     if any(result.size == 0 for result in results):
         raise ModelError("a result without elements is not supported")
     return results
-
-
-def checked_axis(axis: int, rank: int) -> int:
-    """Return an axis counted from the front; raise ModelError if there is no such axis."""
-    if not -rank <= axis < rank:
-        raise ModelError(f"it has no axis {axis}")
-    return axis % rank
 
 
 def _check_size(shape: Sequence[int]) -> None:

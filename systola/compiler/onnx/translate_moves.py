@@ -15,9 +15,7 @@ from systola.compiler.host_stage import Embedding, HostStage
 from systola.compiler.moves import constant_value
 from systola.compiler.onnx.element_moves import (
     ELEMENT_MOVES,
-    MOST_ELEMENTS,
     Call,
-    checked_axis,
     move_elements,
 )
 from systola.compiler.onnx.entries import (
@@ -36,6 +34,7 @@ from systola.compiler.onnx.numbers import CODES, Quantisation
 from systola.compiler.onnx.scope import Scope, entry_shape, machine_quantisation, value_shape
 from systola.compiler.onnx.translate_quantisation import requantised
 from systola.compiler.operations import Concatenation, Value
+from systola.compiler.shape_checks import MOST_ELEMENTS, checked_axis
 
 _PADDED = "Pad"
 

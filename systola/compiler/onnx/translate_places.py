@@ -9,12 +9,12 @@ import numpy as np
 
 from systola.compiler.errors import ModelError
 from systola.compiler.host_stage import Extreme, HostStage
-from systola.compiler.onnx.element_moves import checked_axis
 from systola.compiler.onnx.entries import Codes, Dequantised, HostArray
 from systola.compiler.onnx.model import OnnxNode
 from systola.compiler.onnx.scope import Scope
 from systola.compiler.operations import Value
 from systola.compiler.places import columns_along, first_places
+from systola.compiler.shape_checks import checked_axis
 
 
 def translate_arg_extreme(scope: Scope, node: OnnxNode) -> None:

@@ -13,7 +13,6 @@ from systola.arch.isa import Reduction
 from systola.compiler.errors import ModelError
 from systola.compiler.host_stage import HostStage, LookUp, RealMean
 from systola.compiler.onnx.averages import MAX_COUNT, add_average, doubtful, real_mean
-from systola.compiler.onnx.element_moves import checked_axis
 from systola.compiler.onnx.entries import Codes, Dequantised, HostArray, Limits, Pending
 from systola.compiler.onnx.layout import plain, stored
 from systola.compiler.onnx.linear import Linear, limited, linear_output
@@ -21,6 +20,7 @@ from systola.compiler.onnx.model import OnnxNode
 from systola.compiler.onnx.numbers import CODES, Quantisation
 from systola.compiler.onnx.scope import Scope
 from systola.compiler.operations import Convolution, Pooling, Value, Window
+from systola.compiler.shape_checks import checked_axis
 
 
 def translate_reduce_mean(scope: Scope, node: OnnxNode) -> None:

@@ -13,7 +13,6 @@ from systola.compiler.host_stage import (
     QuantisedSoftmax,
     RealSoftmax,
 )
-from systola.compiler.onnx.element_moves import checked_axis
 from systola.compiler.onnx.entries import Codes, Dequantised, HostArray, Limits, Pending
 from systola.compiler.onnx.layout import plain, stored
 from systola.compiler.onnx.model import OnnxNode
@@ -21,6 +20,7 @@ from systola.compiler.onnx.numbers import Quantisation
 from systola.compiler.onnx.scope import Scope, value_shape
 from systola.compiler.operations import Value
 from systola.compiler.quantised_softmax import fits_float32
+from systola.compiler.shape_checks import checked_axis
 
 ALONG_ONE_AXIS = 13
 """First version of the standard operators in which Softmax goes along one axis only."""

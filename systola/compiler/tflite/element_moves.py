@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.compiler.errors import ModelError
+from systola.compiler.shape_checks import checked_axis
 from systola.compiler.tflite.graph import Operator
 
 VIEWS = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
@@ -77,13 +78,6 @@ def move_elements(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
         if result.shape != shape:
             raise ModelError(f"it makes shape {shape} of shape {x.shape}")
     return results
-
-
-def checked_axis(axis: int, rank: int) -> int:
-    """Return an axis counted from the front; raise ModelError if there is no such axis."""
-    if not -rank <= axis < rank:
-        raise ModelError(f"it has no axis {axis}")
-    return axis % rank
 
 
 def view_shape(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from systola.compiler.errors import ModelError
 from systola.compiler.quantise import requantise_table, to_float, to_int8
+from systola.compiler.shape_checks import MOST_ELEMENTS, checked_axis
 from systola.compiler.tflite.element_moves import (
     ELEMENT_MOVES,
     Call,
-    checked_axis,
     move_elements,
     reduced_shape,
     source_position,
@@ -25,7 +25,6 @@ from systola.compiler.tflite.graph import NUMPY_TYPES, Graph, Operator, Tensor
 from systola.compiler.tflite.shapes import with_known_shapes
 from systola.compiler.whole_numbers import WHOLE_NUMBERS, WHOLE_TYPES
 
-MOST_ELEMENTS = 1 << 24
 _PADDING = ("PAD", "PADV2", "MIRROR_PAD", "SPACE_TO_BATCH_ND")
 """Kinds of moves that fill a border, so that the moved elements alone do not give the result."""
 

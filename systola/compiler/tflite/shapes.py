@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.compiler.errors import ModelError
+from systola.compiler.shape_checks import MOST_ELEMENTS, checked_axis
 from systola.compiler.tflite.element_moves import (
     ELEMENT_MOVES,
     VIEWS,
     Call,
-    checked_axis,
     reduced_shape,
     source_position,
     view_shape,
@@ -29,8 +29,6 @@ _REDUCTIONS = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
 _OTHERS = ("MAX_POOL_2D", "AVERAGE_POOL_2D", "RANK")
 """Kinds of operators with results of another shape, for which the stored shape is kept."""
 _BINARY = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "PRELU")
-_MOST_ELEMENTS = 1 << 24
-"""Largest number of elements of an input that is moved to find the shape of a result."""
 
 
 def with_known_shapes(
@@ -57,7 +55,7 @@ def _shapes(
 ) -> list[tuple[int, ...]]:
     """Return the shapes of all results, or an empty list if they cannot be calculated."""
     kind, first = operator.kind, inputs[source_position(operator)] if inputs else None
-    if first is None or first.size > _MOST_ELEMENTS:
+    if first is None or first.size > MOST_ELEMENTS:
         return []
 
     def constant(position: int) -> NDArray[np.int64]:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from systola.compiler.errors import ModelError
 from systola.compiler.host_stage import Concatenate, LookUp, View
 from systola.compiler.moves import (
-    MOST_ELEMENTS,
     MOST_PARTS,
     Positions,
     constant_value,
@@ -20,9 +19,9 @@ from systola.compiler.moves import (
 from systola.compiler.operations import Concatenation, Reshape, Slice, Value
 from systola.compiler.partition import needs_host
 from systola.compiler.quantise import INT8
+from systola.compiler.shape_checks import MOST_ELEMENTS, checked_axis
 from systola.compiler.tflite.element_moves import (
     Call,
-    checked_axis,
     move_elements,
     read_padding,
     source_position,

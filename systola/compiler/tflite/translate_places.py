@@ -9,11 +9,11 @@ import numpy as np
 
 from systola.compiler.errors import ModelError
 from systola.compiler.host_stage import Extreme
-from systola.compiler.moves import MOST_ELEMENTS, moved
+from systola.compiler.moves import moved
 from systola.compiler.operations import Value
 from systola.compiler.partition import Item, needs_host
 from systola.compiler.places import columns_along, first_places
-from systola.compiler.tflite.element_moves import checked_axis
+from systola.compiler.shape_checks import MOST_ELEMENTS, checked_axis
 from systola.compiler.tflite.graph import Operator
 from systola.compiler.tflite.scope import Scope, one_result
 

@@ -23,7 +23,8 @@ from systola.compiler.operations import (
     scalar_requantisation,
 )
 from systola.compiler.quantise import relu_limits
-from systola.compiler.tflite.element_moves import checked_axis, reduced_shape
+from systola.compiler.shape_checks import checked_axis
+from systola.compiler.tflite.element_moves import reduced_shape
 from systola.compiler.tflite.fully_connected import fused_activation, multiplier
 from systola.compiler.tflite.graph import Operator, Tensor
 from systola.compiler.tflite.scope import (

@@ -18,7 +18,6 @@ from systola.compiler.errors import ModelError
 from systola.compiler.halves import FromSums, Halves, Whole, Windows
 from systola.compiler.host_stage import Rearrange
 from systola.compiler.lower.pooling import reciprocal
-from systola.compiler.moves import MOST_ELEMENTS
 from systola.compiler.operations import (
     Binary,
     Curve,
@@ -31,6 +30,7 @@ from systola.compiler.operations import (
 )
 from systola.compiler.quantise import quantise_multiplier, to_single
 from systola.compiler.semantics import Semantics
+from systola.compiler.shape_checks import MOST_ELEMENTS
 from systola.compiler.tflite.fully_connected import check_symmetric, fused_activation, multiplier
 from systola.compiler.tflite.graph import Operator, Tensor, need_type
 from systola.compiler.tflite.scope import (

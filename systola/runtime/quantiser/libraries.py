@@ -12,9 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from systola.compiler.errors import ModelError
-
-_MOST_TEXT = 300
-"""Characters of a reason that a library gives."""
+from systola.compiler.printable import reason_of
 
 
 def library(module: str) -> Any:
@@ -48,7 +46,6 @@ def refusals(action: str) -> Generator[None]:
         raise
     # The libraries document no exceptions: they let errors of protobuf, numpy and C++ pass.
     except Exception as error:
-        reason = " ".join(str(error).split())[:_MOST_TEXT] or type(error).__name__
-        raise ModelError(f"{action}: {reason}") from None
+        raise ModelError(f"{action}: {reason_of(error)}") from None
     finally:
         logging.disable(disabled)

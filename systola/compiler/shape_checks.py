@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of shapes and axes that the readers of `.tflite` and `.onnx` files have in common."""
+
+from __future__ import annotations
+
+from systola.compiler.errors import ModelError
+
+MOST_ELEMENTS = 1 << 24
+"""Largest number of elements of a tensor that is moved or calculated by the compiler."""
+
+
+def checked_axis(axis: int, rank: int) -> int:
+    """Return an axis counted from the front; raise ModelError if there is no such axis."""
+    if not -rank <= axis < rank:
+        raise ModelError(f"it has no axis {axis}")
+    return axis % rank
