@@ -15,7 +15,7 @@ _HANDLER = "systola-plain"
 
 
 def prepare_streams() -> None:
-    """Make standard output and error take any text, and puts something where they are closed.
+    """Make standard output and error take any text, and replace them where they are closed.
 
     A character that an encoding lacks becomes a plain one, or an escape. Text that is written to a
     closed standard output fails with OSError; to a closed standard error it goes nowhere.

@@ -207,7 +207,7 @@ def _arrays(path: str) -> dict[str, NDArray[Any]]:
 
 @contextmanager
 def _mistakes(path: str | None = None) -> Generator[None]:
-    """Turn a TrainingError into a UserError that names the file at `path`, where it is given."""
+    """Turn a TrainingError into a UserError, which names the file at `path` if there is one."""
     try:
         yield
     except NamesError as error:

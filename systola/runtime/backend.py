@@ -43,7 +43,7 @@ class Result:
     simulated_cycles_per_second: float | None
     """Simulated cycles in a second of this computer; None for a machine without a clock."""
     recording: Recording | None = None
-    """Events of the run with their cycles, on a machine that records."""
+    """Events of the run with their cycles; None unless the machine records."""
 
 
 class BackendError(RuntimeError):

@@ -87,7 +87,7 @@ def _check_on_chip(config: Config, compiled: CompiledNetwork, on_chip: OnChip) -
 
 
 def _repeats(outer: Sequence[Value], inner: Sequence[Value]) -> set[int]:
-    """Return how many samples of the stages are in one sample of the model."""
+    """Return how many samples of the stages make one sample of the model, for each value."""
     if len(outer) != len(inner):
         raise DataError("it has more or fewer inputs or outputs than its stages")
     for value, part in zip(outer, inner, strict=True):

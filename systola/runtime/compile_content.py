@@ -43,8 +43,8 @@ class ReadModel:
 def read_for(config: Config, content: bytes, semantics: Semantics | None) -> ReadModel:
     """Read the content of a model file; `semantics` is as read_model takes it.
 
-    A network that is refused as a whole is cut. Raises ModelError with the reason of the whole
-    where nothing of it runs on the machine.
+    A network that the machine does not take as a whole is cut. If no part of it can run on the
+    machine, raises ModelError with the reason why the whole was refused.
     """
     try:
         network, chosen = read_model(content, semantics)
@@ -64,7 +64,9 @@ def compile_content(
 def _cut(
     config: Config, content: bytes, semantics: Semantics | None, error: Refusal
 ) -> PartialNetwork:
-    """Cut a network that is refused with `error`; raise the error if no cut helps."""
+    """Cut a network that the machine does not take as a whole; raise `error`, the reason, if no cut
+    helps.
+    """
     try:
         source = read_source(content, semantics)
     except ModelError:

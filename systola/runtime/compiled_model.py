@@ -133,9 +133,9 @@ class CompiledModel(Predictor):
         inputs to arrays. `backend` is "rtl", the simulated RTL, or "iss", the golden model, or a
         machine that was made before. The memories of the RTL answer `latency` cycles late, and
         stall in a fraction `stall` of the cycles, at random from `seed`. `progress` is called after
-        each program with the number of samples done. `state`, of the method `state`, has the values
-        of the model's variables before the first sample, and gets the values after the last one.
-        Without it, each run begins with their first values.
+        each program with the number of samples done. `state` is a result of the method `state`. It
+        has the values of the model's variables before the first sample, and gets the values after
+        the last one. Without it, each run begins with their first values.
 
         Raises ModelError for inputs that do not fit the model, and HostError for values without a
         result. Raises BackendError if the machine cannot be built, or stops.
@@ -156,7 +156,7 @@ class CompiledModel(Predictor):
         moving = kept.moving_cycles
         totals: dict[CompiledNetwork, Totals] = {}
         recorded: list[tuple[Program, Result]] = []
-        # All programs of a model have the same models for interpreters.
+        # The programs for a batch and for one sample use the same interpreters.
         with open_sessions(self.compiled) as sessions:
             for compiled, start, end in self._portions(samples.count):
                 total = totals.setdefault(compiled, Totals(compiled))
@@ -202,7 +202,8 @@ class CompiledModel(Predictor):
     def state(self) -> State:
         """Return the first values of the model's variables, for runs that follow each other.
 
-        Raises ModelError if an interpreter runs a part of the model: it begins anew with each run.
+        Raises ModelError if an interpreter runs a part of the model, as interpreters begin anew
+        with each run.
         """
         if any(isinstance(stage, InterpretedStage) for stage in self.compiled.stages):
             raise ModelError("an interpreter runs a part of the model and keeps its variables")

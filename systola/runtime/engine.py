@@ -26,7 +26,7 @@ Report = TypeVar("Report")
 
 NO_DASK = "a cluster needs Dask: pip install '.[cluster]'"
 AHEAD = 2
-"""Jobs for each thread of a cluster: one that runs, and one that comes next."""
+"""Number of jobs for each thread of a cluster: one that runs, and one that comes next."""
 _LARGE = {"distributed.admin.large-graph-warning-threshold": "1 GB"}
 """A setting of Dask: jobs carry a few megabytes of data, for which no warning is needed."""
 
@@ -83,8 +83,8 @@ def run_on_cluster(
     """Yield the reports that `run` makes of the jobs, on workers of the Dask scheduler at an
     address.
 
-    The workers have this project. Each thread has a few jobs under way, so that neither scheduler
-    nor workers hold the data of all jobs. Raises ClusterError.
+    This project must be installed for the workers. Each thread has a few jobs under way, so that
+    neither scheduler nor workers hold the data of all jobs. Raises ClusterError.
     """
     # Dask is optional, and has no type information.
     dask: Any = import_module("dask")

@@ -39,12 +39,12 @@ def run_compiled(
 ) -> list[NDArray[Any]]:
     """Return the outputs of `compiled` for the samples `x`, as many as it was compiled for.
 
-    `variables` has the values of the variables before the samples, and gets the values after them;
-    only values of variables on the host count.
-    `phase` is the number of the next program, where several run in turn. `observe` is
-    called with the number of the stage, the program and its result for each program. `sessions` has
-    an interpreter for each model that an interpreter runs, see open_sessions. Raises BackendError
-    if the machine stops, and HostError for values that a host stage does not accept.
+    `variables` has the values of the variables before the samples, and gets the values after them.
+    Values of variables that stay on the machine are neither read nor changed. `phase` is the number
+    of the next program, where several run in turn. `observe` is called with the number of the
+    stage, the program and its result for each program. `sessions` has an interpreter for each model
+    that an interpreter runs, see open_sessions. Raises BackendError if the machine stops, and
+    HostError for values that a host stage does not accept.
     """
     # A sample of the stages may be a part of a sample of the model.
     values: dict[Value, NDArray[Any]] = {
@@ -104,8 +104,8 @@ _MOST_IDLE = 4
 def open_sessions(compiled: CompiledNetwork) -> Generator[Sessions]:
     """Yield an interpreter for each model in the stages; its variables have their first values.
 
-    They wait for the next run of the network afterwards. Raises ModelError where one is not
-    installed.
+    Afterwards the interpreters wait for the next run of the network. Raises ModelError if an
+    interpreter is not installed.
     """
     stages = [stage for stage in compiled.stages if isinstance(stage, InterpretedStage)]
     if not stages:

@@ -99,7 +99,8 @@ class Session:
     def close(self) -> None:
         """End the process."""
         self._process.kill()
-        # Its streams are closed, too, with a message in them that it has not read.
+        # The end of this context closes the streams of the process. A message in them that the
+        # process has not read raises BrokenPipeError.
         with suppress(BrokenPipeError), self._process:
             pass
 
@@ -246,7 +247,9 @@ class _OnnxRuntime:
 def open_here(
     interpreter: Interpreter, model: bytes, *, optimised: bool = True
 ) -> _LiteRt | _OnnxRuntime:
-    """Open a model in this process, which a damaged model can crash; its exceptions pass."""
+    """Open a model in this process, which a damaged model can crash. Raises any exception of the
+    interpreter.
+    """
     kind = _LiteRt if interpreter is Interpreter.LITERT else _OnnxRuntime
     return kind(model, optimised)
 
@@ -262,7 +265,7 @@ def _serve(stdin: IO[bytes], stdout: IO[bytes]) -> None:
     opened = fresh()
     tensors = opened.tensors()
     if header["probe"]:
-        # A network may refuse zeros; its sizes stay unknown then, which is no mistake of its own.
+        # A network may refuse zeros without being wrong. Its sizes stay unknown then.
         with suppress(Exception):
             tensors = opened.probed()
         opened = fresh()
@@ -284,7 +287,7 @@ def _main() -> None:
         _serve(stdin, stdout)
     except EOFError:
         return
-    # The exceptions of ONNX Runtime have no other class in common.
+    # The exceptions of ONNX Runtime have no common base class but Exception.
     except Exception as error:
         _send(stdout, {"error": reason_of(error)}, [])
 

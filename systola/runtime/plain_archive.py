@@ -16,9 +16,9 @@ LARGEST_RATIO = 100
 def check_members(archive: zipfile.ZipFile, size: int) -> None:
     """Raise BadZipFile unless the members of `archive`, a file of `size` bytes, can be believed.
 
-    They have different names and lie one after the other in the file. Members that share their
-    bytes would let a small file claim any number of them, and so would bytes that are compressed
-    beyond all measure.
+    The members must have different names and lie one after the other in the file. If members shared
+    bytes, a small file could claim any number of members. For the same reason bytes must not be
+    compressed beyond all measure.
     """
     members = sorted(archive.infolist(), key=lambda each: each.header_offset)
     if len({each.filename for each in members}) < len(members):

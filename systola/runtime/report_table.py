@@ -20,8 +20,8 @@ ENERGY_PARTS = 3
 """Largest number of parts of the machine that are named with their energy."""
 
 Column = tuple[str, int, Callable[[LayerRow], str]]
-"""Heading, width (negative: aligned to the left), and the function that writes the cell of a row.
-"""
+"""A column: heading, width (negative if aligned to the left), and the function that writes the cell
+of a row."""
 
 COLUMNS: tuple[Column, ...] = (
     ("layer", -OPERATOR_WIDTH, lambda row: shortened(short_name(row.operator), OPERATOR_WIDTH)),
@@ -78,7 +78,11 @@ def report_table(report: Report) -> str:
 
 
 def energy_lines(work: str, energy: Sequence[Energy]) -> list[str]:
-    """Return the energy of some work in each technology, and the largest parts of the first."""
+    """Return two lines about the energy of some work.
+
+    The first line has the energy in each technology. The second line has the parts of the machine
+    that take most of the energy in the first technology.
+    """
     found = [each for each in energy if each.joules]
     if not found:
         return []

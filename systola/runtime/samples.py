@@ -94,10 +94,11 @@ def as_input(x: NDArray[Any], value: Value) -> NDArray[Any]:
 
 
 def sample_count(inputs: Sequence[Value], shapes: Sequence[tuple[int, ...]]) -> int | None:
-    """Return the samples in arrays of `shapes`, one for each input; None for one without an axis.
+    """Return the number of samples in arrays of `shapes`; None for a single sample without an axis.
 
-    Along their first axis the arrays have samples of the model's shape. A leading 1 of the model's
-    shape, which stands for a batch, may be left out. Raises ModelError for any other shape.
+    There is a shape for each input. Along their first axis the arrays have samples of the model's
+    shape. A leading 1 of the model's shape, which stands for a batch, may be left out. Raises
+    ModelError for any other shape.
     """
     if len(shapes) != len(inputs):
         raise ModelError(f"the model takes {len(inputs)} inputs, not {len(shapes)}")

@@ -60,7 +60,8 @@ def self_test(config: Config, line: Line) -> Iterator[Check]:
 
     @cache
     def backend() -> SerialBackend:
-        # Made after the check of the memory: it takes note of the contents of the board.
+        # The back end is made after the check of the memory, because it remembers the contents of
+        # the board.
         return SerialBackend(config, line)
 
     checks: tuple[tuple[str, str, Callable[[], str]], ...] = (

@@ -50,7 +50,7 @@ class SerialPort:
         try:
             self._port.write_timeout = ANSWER_SECONDS + len(content) * self._byte_seconds
             self._port.write(content)
-        except OSError as error:  # a time-out, too
+        except OSError as error:  # a time-out is an OSError, too
             raise UnavailableError(f"serial port {self._name}: {_reason(error)}") from None
         self._written = time.monotonic()
 

@@ -69,10 +69,10 @@ class State:
         """Bring the values to where `compiled` finds them on a machine, for one sample.
 
         Yields the values on the host, which the sample changes, and the number of the next program,
-        where several run in turn. The list has old values for variables on the machine. These are
-        lost if an error comes out of the context after a program has begun. Raises ModelError for
-        variables of other sizes, StateLostError as `values` does, and BackendError if the machine
-        fails.
+        where several run in turn. For variables on the machine the list has old values. The new
+        values are lost if an error comes out of the context after a program has begun. Raises
+        ModelError for variables of other sizes, StateLostError as `values` does, and BackendError
+        if the machine fails.
         """
         self._enter(backend, compiled)
         try:

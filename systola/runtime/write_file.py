@@ -66,7 +66,7 @@ def _named(path: str | PathLike[str]) -> Generator[str]:
         yield name
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), name) from None
-    except ValueError as error:  # a null byte
+    except ValueError as error:  # a null byte in the path
         raise OSError(EINVAL, str(error), name) from None
 
 

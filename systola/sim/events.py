@@ -16,7 +16,7 @@ from systola.sim.state import with_output
 
 PORT = "machine_events"
 EVENTS, VALUE_BITS, LEVELS = 32, 64, 32
-"""Widths of the fields of the output, in bits, from bit 0 on."""
+"""Widths of the fields of the output, in bits, from bit 0 on: events, their value, and levels."""
 _BOARD = "core.scoreboard"
 
 
@@ -24,13 +24,14 @@ class Event(IntEnum):
     """A pulse: an instruction, or a burst of a port, has reached this point."""
 
     ISSUE = 0
-    """The value is the number of the instruction."""
+    """Pulse when an instruction is issued; the value is the instruction's number."""
     MASKED = 1
     """Pulse in the cycle after an issue; the value has a field for each of Queue.masks, from bit 0
     on.
 
-    A field has a flag: the instruction may have to wait for an entry of that list. The rest of the
-    field is the place of the youngest such entry in the list's ring, with its run.
+    Bit 0 of a field is 1 if the instruction may have to wait for an entry of that list. Two numbers
+    follow. The first is the place of the youngest such entry in the list's ring. The second counts
+    earlier entries of the same run of entries.
     """
     HOST_READS_BEGIN = 2
     HOST_READING_END = 3
@@ -130,7 +131,8 @@ _EVENTS = {
 }
 
 HOST_DATA, HOST_FETCH, HOST_WRITE, WEIGHTS = "host data in", "instructions", "host out", "weights"
-"""Names of levels that are high while a beat of a port moves."""
+"""Names of levels that are high while a beat moves: data of host reads, instructions, host writes,
+and weights."""
 ARRAY, AWAITING_WEIGHTS, ISSUE_WAITS = "array active", "awaiting weights", "issue waits"
 
 

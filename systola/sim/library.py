@@ -73,7 +73,8 @@ _FUNCTIONS: Functions = (
     ("recording", WORD, 2 * (ctypes.POINTER(HANDLE), ctypes.POINTER(LONG))),
 )
 _ONGOING, _WAITING = 0, 2
-"""Results of the library's `tpu_run` for a program that has not ended."""
+"""Results of the library's `tpu_run` for a program that still runs, and for a program that waits
+for the host."""
 
 
 class Program(Protocol):

@@ -13,9 +13,9 @@ stalls the channel in that cycle if the upper 24 of the low 64 bits are below fl
 The generators start afresh in the cycle after the machine accepts START. So a program takes the
 same time after any activity of the host.
 
-Ready. AR, AW and W are ready in a cycle unless stalled, or 64 bursts are already under way. On AR
-these are bursts not completely delivered. On AW and W they are bursts with an address, or with all
-data, accepted and the answer not accepted.
+Ready. AR, AW and W are ready in a cycle unless stalled, or 64 bursts are already under way. On AR a
+burst is under way until it is completely delivered. On AW a burst is under way from its address,
+and on W from its last data, until its answer is accepted.
 
 Valid. A read accepted in cycle t has its first beat due in cycle t + 1 + latency, and each further
 beat a cycle later. Reads are delivered in the order of the addresses. A write enters memory in the

@@ -11,7 +11,8 @@ from typing import Any, Self
 from systola.sim.memory import stall_threshold
 
 HANDLE, WORD, LONG, NUMBER = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int
-"""Types of arguments and results of the C functions."""
+"""Types of arguments and results of the C functions: a pointer to the model, and integers of 32
+bits, of 64 bits and with a sign."""
 Functions = Iterable[tuple[str, Any, Sequence[Any]]]
 """Type of a list of C functions.
 

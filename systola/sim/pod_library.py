@@ -184,10 +184,10 @@ class PodSimulator(VerilatedModel):
 
         `bus_timeout` is for the register of that name in each core. `host_errors` are byte ranges
         [low, high) of the host windows that answer with an AXI error. `bases` are the bus addresses
-        of each core's host window and weight window; in a shared memory, the first such windows.
-        Programs that still run after `abandon_after` cycles are ended by SOFT_RESET. A fault is a
-        result. Raises NoEnd if the pod does not stop within `limit` cycles, and SimulationError if
-        it breaks a rule of AXI.
+        of each core's host window and weight window; a shared memory begins at the address for host
+        windows. Programs that still run after `abandon_after` cycles are ended by SOFT_RESET. A
+        fault is a result. Raises NoEnd if the pod does not stop within `limit` cycles, and
+        SimulationError if it breaks a rule of AXI.
         """
         windows = self._attached(images, host_errors, bases)
         for core, (image, window) in enumerate(zip(images, windows, strict=True)):

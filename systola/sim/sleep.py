@@ -27,7 +27,8 @@ _CLOCK = re.compile(r"^  wire (\w*clk);\n", re.MULTILINE)
 _TOLD = re.compile(
     r"^  input (?:\[\d+:0\] )?(\w+__(?:enable|planes)(?:_\d+)*|\w*rst|issue);", re.MULTILINE
 )
-"""Names of the lanes' inputs, except `line`. A name that is taken ends in a number."""
+"""Pattern of the lanes' inputs that can change registers, except `line`. Amaranth adds a number to
+a name that is already taken."""
 _TURN = re.compile(r"^  input turn;", re.MULTILINE)
 _LINE = (
     *("load_tap", "load_tile", "load_seed", "scaling.scaled"),

@@ -18,7 +18,8 @@ _Kind = TypeVar("_Kind", bound=type[Any])
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 _PLAIN = (type(None), bool, int, float, str, tuple)
-"""Python types that the accepted value of an argument of Keras may have."""
+"""Python types of values that are compared with accepted ones. A value of another type is refused.
+"""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def constructor(**only: Only) -> Callable[[_Kind], _Kind]:
 
 
 def _reason(error: TypeError) -> str:
-    """Return the end of an error message: the reason why arguments do not fit a function, to stand
-    after the function's name.
+    """Return the reason why arguments do not fit a function. The reason goes after the function's
+    name in an error message.
     """
     return str(error).replace("got an unexpected keyword argument", "does not take")

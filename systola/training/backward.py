@@ -141,9 +141,9 @@ class Backward:
             sums.multiply(part)
             rows = len(part) * sums.rows
             writer.measure(SHIFT, Source.ACCUMULATORS, rows=rows, bits=8, first=SHIFT)
-        # A register that is free serves as scratch. For a Dense this is the register of its inputs'
-        # exponent, which the shift of the update already includes. A Conv2D still needs that
-        # exponent for its bias, but the register of the stage above is free.
+        # `agree` overwrites a register that is free. The shift of the update already includes the
+        # exponent of a Dense's inputs, so their register is free. A Conv2D still needs this
+        # exponent for its bias, but the register of the stage after it is free.
         used = left.inputs[number + bool(task.stages[number].window)]
         agree(writer, task, used.register)
         bits = task.master_bits[number] - MASTER_SHIFT - lost
@@ -166,7 +166,8 @@ class Backward:
     def _update(
         self, number: int, gradient: range, entry: AnyEntry, masking: Iterator[None]
     ) -> None:
-        """Add the products of inputs and gradient to the masters of a Dense, part by part.
+        """Add the products of inputs and gradient to the masters of a Dense, some blocks of inputs
+        at a time.
 
         Each step of `masking` masks the next block of the gradient. The first block has been masked
         before the call.
@@ -180,8 +181,8 @@ class Backward:
         before: Masters | None = None
         while begun:
             masters, row = begun.popleft()
-            # The masters of the part before are written to host memory only now. Until then they
-            # may be on their way to other cores, and the array multiplies meanwhile.
+            # Masters are written to host memory one part later. Until then they may be on their way
+            # to other cores, while the array multiplies.
             if before:
                 before.write()
             masters.add_of_all(row, entry, lambda: begun.extend(islice(products, 1)))
@@ -204,8 +205,8 @@ class Backward:
         """Write the products of inputs and gradient for an update of masters, one part after the
         other.
 
-        Yields the masters of each part, and the accumulator row where its sums begin. The sums of
-        two successive parts are in different halves of the accumulators.
+        Yields the masters of each part, and the accumulator row where the part's sums begin. The
+        sums of two successive parts are in different halves of the accumulators.
         """
         writer, layout, task = self._writer, self._layout, self._task
         samples, size, shape = layout.samples, layout.size, layout.shapes[number]
@@ -262,8 +263,8 @@ class BelowRows:
             writer.multiply(start, weights, place * self.rows, self.rows, units, 1)
 
     def places(self, part: range) -> list[tuple[int, int, int]]:
-        """Return the runs of sums of a part: first accumulator row, first line of the gradient, and
-        number of rows.
+        """Return where successive sums of a part are: the first accumulator row, the first line of
+        the gradient, and the number of rows.
         """
         return [(0, part.start * self.rows, len(part) * self.rows)]
 

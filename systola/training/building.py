@@ -50,7 +50,7 @@ MOST_WEIGHTS = 1 << 26
 """Largest number of weights of a network. The host holds them as float64 for a moment, in
 512 MiB."""
 _MOST_POOL, _MOST_MEAN = 15, 255
-"""Largest number of rows and columns of a window: of a pooling, and of a mean over a whole map."""
+"""Largest height and width of a window: of a pooling, and of a mean over a whole map."""
 MOST_STEPS = 1 << 12
 """Largest number of steps in time of an LSTM or GRU."""
 _NO_LAST = "after return_sequences there must be LSTM or GRU"

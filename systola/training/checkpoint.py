@@ -172,7 +172,7 @@ def read(content: bytes) -> Checkpoint:
     """Read the content of a file that `save` has written.
 
     Every field and array is checked against the network before the arrays are unpacked. Raises
-    TrainingError for any other content, with a message that begins with "it".
+    TrainingError for any other content. Its message begins with "it", for the file.
     """
     try:
         archive = Npz(content)
@@ -322,9 +322,9 @@ def load(
     """Load the model that `save` has stored in a file.
 
     The other arguments are as for compile(). An argument that is given replaces a setting of the
-    file. A setting of the machine that is not given comes from the Strategy in the scope of which
-    the call is, else from the file. Raises OSError if there is no such file, and TrainingError if
-    the file holds something else.
+    file. A setting of the machine that is not given comes from the Strategy in scope at the call,
+    else from the file. Raises OSError if there is no such file, and TrainingError if the file holds
+    something else.
     """
     try:
         found = read(check_path(path).read_bytes())

@@ -35,10 +35,11 @@ class Clip:
 
 
 def largest_step(value: float | None, rate: float, bits: int) -> int:
-    """Return the code of the largest step that a weight may take, at least 1; 0 for no limit.
+    """Return the largest step that a weight may take, as a code with `bits` fraction bits.
 
-    The step has `bits` fraction bits. It belongs to a gradient of `value`, the limit of each number
-    of the gradient, at learning rate `rate`.
+    The step is `rate` times `value`, the largest magnitude that a number of a gradient may have.
+    The code is at least 1. It is 0 for no limit: if `value` is None, or if the step is beyond
+    int16.
     """
     if value is None:
         return 0

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 UNIT_BITS = 6
-"""Fraction bits of units from -1 to 1. With these a one for the bias of the next stage is an int8,
-too."""
+"""Fraction bits of units from -1 to 1. With 6 bits, int8 can also hold the 1 that the next stage
+takes for its bias."""
 SLOPE_BITS = 7
 """Number of magnitude bits of the largest slope of a curve."""
 Reals = NDArray[np.float64]
@@ -28,7 +28,7 @@ def _sigmoid(x: Reals) -> Reals:
 
 @dataclass(frozen=True)
 class Curve:
-    """An activation that is a function that never falls, and its slope."""
+    """An activation function that never falls, with its slope."""
 
     value: Callable[[Reals], Reals]
     slope: Callable[[Reals], Reals]
@@ -96,7 +96,8 @@ def scaled_up(curve: str, rate: float) -> Scaled:
     largest, less = int(found.values().max()) / (1 - rate), 0
     while largest > 2 << 6 << less:
         less += 1
-    # The codes times the multiplier 2^29 / (1 - rate), over 2^31, have lost two bits.
+    # Over 2^31 the multiplier 2^29 / (1 - rate) is a quarter of the scale. So the shift to the
+    # right is two bits shorter.
     q, right = round((1 << 29) / (1 - rate)), less - 2
     while q >= 1 << 31:
         q, right = q >> 1, right - 1

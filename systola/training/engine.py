@@ -287,7 +287,7 @@ class Engine:
         return [LEAST_TOLD + max(of_cores) for of_cores in zip(*told, strict=True)]
 
     def _halve(self, numbers: Sequence[MomentStep], number: int) -> None:
-        """Halve or double the codes of moments, as `numbers` ask for it, before update `number`."""
+        """Halve or double codes of moments before update `number`, as often as `numbers` give."""
         layout = self.layout
         memories: list[tuple[int, int, Entry]] = []
         for tensor, each in enumerate(numbers):
@@ -400,9 +400,7 @@ class Engine:
         return Batch(total, np.concatenate(outputs))
 
     def _shares(self, count: int) -> list[tuple[NDArray[np.uint8], Layout, range]]:
-        """Return the samples of each core and turn, after the host memory and the layout
-        for them.
-        """
+        """Return for each core and turn its host memory, its layout and its samples."""
         return [
             (host, self.layout.of_turn(turn), replace(task, turn=turn).share(self.layout.size))
             for host, task in zip(self.hosts, self._tasks(count), strict=True)
@@ -477,9 +475,7 @@ class Engine:
             self._programs.clear()
 
     def _surveyed(self, moments: Moments) -> Moments:
-        """Return moments for which the bounds of the codes are lowered to the largest codes there
-        are.
-        """
+        """Return the moments with new bounds, which follow from the bits of the largest codes."""
         count = len(self.layout.shapes)
         found = self._survey_of(self.layout.beside)
         scales = tuple(
@@ -495,8 +491,8 @@ class Engine:
     def _survey_of(self, memories: Sequence[Sequence[int]]) -> list[int]:
         """Return the number of bits of the largest code of each tensor, at least 8.
 
-        `memories`: for each kind of numbers, the places of all tensors. The results are in this
-        order.
+        `memories`: for each kind of tensor, such as masters or velocities, the places of all
+        tensors. The results have the same order.
         """
         layout = self.layout
         self._run_everywhere(survey_program(self._machine.config, layout, memories))

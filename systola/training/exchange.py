@@ -41,8 +41,8 @@ _STEPS = 15
 _LINES = 3
 """Number of int16 lines for one exponent."""
 WHOLE = Entry(multiplier=(1 << 31) - 1)
-"""Parameter entry that leaves -2^15 unchanged if the shift is 0; the multiplier HALF would take a
-bit."""
+"""Parameter entry that leaves -2^15 unchanged if the shift is 0. With the multiplier HALF one bit
+would be lost."""
 
 
 def agree(writer: Writer, task: Task, scratch: int) -> None:

@@ -196,7 +196,8 @@ class Forward:
     def _transpose(self, number: int, x: range) -> Iterator[None]:
         """Transpose the inputs of a Dense for its update, in the parts that the update takes.
 
-        Each step of the iterator writes one instruction, or the lines for a wide bias.
+        Each step of the iterator writes one instruction. For an int16 input of the bias it writes
+        all lines of this input.
         """
         writer, layout = self._writer, self._layout
         size, samples = layout.size, layout.samples

@@ -82,7 +82,10 @@ def _sources(node: _Tensor) -> Sequence[_Tensor]:
 
 
 def in_list(order: Sequence[tuple[Any, Sequence[Any]]]) -> list[Layer]:
-    """Return a list of layers with links, from results and the results that each of them takes."""
+    """Return the layers that made some results as a list, with links to each other.
+
+    `order`: the results in the order of the list, each with the results that its layer takes.
+    """
     found: list[Any] = []
     places: dict[int, int] = {}
     for node, sources in order:

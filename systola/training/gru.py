@@ -2,9 +2,9 @@
 """Writes the forward pass of the steps of a GRU. All other parts are written as for an LSTM.
 
 The candidate n is tanh(x_n + r q), where q is the product of the state with the recurrent kernel,
-and its bias. The state is (1 - z) n + z h. In the buffer a step has lines of n, z, r and q: in this
-order the parts of either kernel are side by side. q has CELL_BITS like all sums, and n, z, r and h
-have 15 fraction bits.
+and its bias. The state is (1 - z) n + z h. The lines of a step in the buffer are n, z, r and q, in
+this order. So the parts of the kernel (n, z, r) lie side by side, and the parts of the recurrent
+kernel (z, r, q), too. q has CELL_BITS like all sums, and n, z, r and h have 15 fraction bits.
 """
 
 from __future__ import annotations

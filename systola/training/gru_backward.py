@@ -34,8 +34,8 @@ class GruBackward(RecurrentBackward):
     def _slopes(self, number: int, room: Room) -> None:
         """Read the numbers of a step, and write the slopes of its sums.
 
-        The slopes are factors of dh, but the slope of r is a factor of dn. It has SLOPE_BITS
-        fraction bits, as q is large.
+        The slope of r is a factor of dn, and has SLOPE_BITS fraction bits, as q is large. All other
+        slopes are factors of dh.
         """
         writer, rows, layout = self._writer, self._sizes.rows, self._writer.layout
         step, places = 2 * rows, self._sizes.places

@@ -34,7 +34,7 @@ def linked_layers(keras_model: Any) -> list[tuple[Any, Sequence[int]]]:
                 sources = list(layer.input) if several else [layer.input]
             result = layer.output
         except (AttributeError, ValueError):
-            raise TrainingError(  # Keras has no input or output of a layer that is used twice
+            raise TrainingError(  # Keras gives no input or output of a layer that is used twice
                 f"'{layer.name}' of the Keras model is used twice: take one for each place"
             ) from None
         if not all(id(each) in places for each in sources):

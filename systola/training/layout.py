@@ -37,7 +37,8 @@ from systola.training.stages import (
 PROGRAM_BYTES = 1 << 20
 """Largest size of the program of one turn, in bytes."""
 LEAST_LINES = 2
-"""Number of lines of the constant from which the numbers are made that hold exponents."""
+"""Number of lines of the constant -2^15, an int16 number. Numbers that hold exponents are this
+constant, shifted to the right."""
 TOLD_LINES = 4
 """Number of lines by which a step reports the bits of a tensor's largest gradient. They hold two
 int16 numbers, each for 0 to 15 bits."""
@@ -179,14 +180,14 @@ class Layout:
     ) -> None:
         """Find the places for `turns` turns of `batch` samples each.
 
-        `beside`: number of tensors beside each tensor of masters, such as velocities or moments.
+        `beside`: number of tensors beside each tensor of masters: one for velocities, one for each
+        kind of moments.
         """
         size = self.size = config.cols
         self.pitch = config.input_pitch
         others = [_shape(tensor, None, size) for tensor in tensors(stages)[len(stages) :]]
         self.shapes = (*(_shape(stage.tensor, stage, size) for stage in stages), *others)
-        """Shapes of the stages, followed by the shapes of the further tensors of recurrent
-        stages."""
+        """Shapes of the stages, followed by the shapes of recurrent kernels and embeddings."""
         self._stages = len(stages)
         last = self.shapes[len(stages) - 1]
         self.samples = _blocks(batch, size) * size
@@ -256,8 +257,8 @@ class Layout:
         count = sum(stage.normalized is not None for stage in stages)
         self.constant_lines += (4 * size + 4 * count + 10) * (count > 0)
         if turns > 1:
-            # Losses of several turns are written together, up to one block of groups. There is room
-            # for the constants of two different numbers of turns.
+            # Losses of several turns are written together, up to one block of groups. Portions of
+            # turns have at most two sizes, so there is room for the constants of both.
             self.constant_lines += 3 * size + 2 * size * self.classes
         self.constants = self._take(self.constant_lines)
         mapped = [shape.units * shape.made for shape in self.shapes[: len(stages)]]
@@ -495,7 +496,9 @@ def _joined(stage: Stage, size: int) -> Shape:
 
 
 def places_of(segments: Sequence[int], size: int) -> NDArray[np.intp]:
-    """Return the place of each number if each segment has blocks of `size` numbers of its own."""
+    """Return the place of each number among blocks of `size` numbers. Each segment begins a new
+    block.
+    """
     starts = np.cumsum([0, *(-(-part // size) * size for part in segments)])
     parts = zip(starts, segments, strict=False)
     return np.concatenate([start + np.arange(part) for start, part in parts])

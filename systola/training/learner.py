@@ -49,7 +49,8 @@ class Learner:
             self._add(each)
         self.stop_training = False
         self.log_names: Sequence[str] = ()
-        """Names that the logs of an epoch have, since fit() has begun."""
+        """Names that the logs of an epoch have. They are set when fit() begins, and are empty
+        before."""
         self.epochs = 0
         """Number of epochs trained so far; `steps` has the number of steps."""
         self.steps = 0
@@ -174,7 +175,9 @@ class Learner:
         return Data(rows, labels, weights)
 
     def _note(self, given: Data) -> int:
-        """Note the largest weight of samples to train with; note and return their fraction bits."""
+        """Note the largest weight of samples to train with, and the fraction bits of these samples;
+        return the bits.
+        """
         self._largest_weight = 0.0 if given.weights is None else float(given.weights.max())
         self._input_bits = self._fitting_bits(given.rows)
         return self._input_bits
@@ -198,8 +201,9 @@ class Learner:
         """Return an engine for these samples, with the batch size of the present engine if there is
         one.
 
-        Samples beyond the range of the samples of fit() are taken with fewer fraction bits. That
-        lasts until the next call: nothing is cut off, and the trained state does not depend on it.
+        Samples beyond the range of the samples of fit() are taken with fewer fraction bits, so that
+        nothing is cut off. The next call chooses the bits anew, and the trained state does not
+        depend on them.
         """
         batch = self._engine.batch if self._engine else min(batch_size, len(rows))
         self._end_batches()

@@ -35,13 +35,13 @@ WEIGHT_BITS = 14
 MARGIN = 0.25
 """Largest amount by which the largest logit is rounded up."""
 LINE_ABOVE = 0.03
-"""Offset of the line x log 2 with which its largest distance from log(1 + x), x from 0 to 1, is
-least."""
+"""Offset of the line x log 2 that brings it closest to log(1 + x): the largest distance, for x from
+0 to 1, is least."""
 LARGEST = (1 << 15) - 1
 """Largest code of int16."""
 _SELECT = 1 << 6
-"""Number in a matrix that selects a group of samples: at the place of the group, zeros
-elsewhere."""
+"""Number in a matrix that copies the line of a group of samples: at the place of the group, with
+zeros elsewhere."""
 
 
 def gradient_factor(task: Task) -> float:
@@ -185,7 +185,7 @@ class Loss:
         for at in self._starts():
             s, e, y = (each[at : at + 2 * units] for each in (sums, power, losses))
             self._newton(s, e, y, PROBABILITY_BITS - 1, 0.0, 2)
-        # Saturation makes min(z, 0) + LARGEST of z: numbers above zero stay at the largest code.
+        # An int16 z + LARGEST saturates for z above zero, so it is min(z, 0) + LARGEST.
         least = power
         writer.copy(z.start, least.start, rows, Entry(left=1, bias=LARGEST), WIDE)
         self._combine(Operation.SUBTRACT, z, least, least, Entry(left=1, bias=LARGEST))
@@ -230,7 +230,8 @@ class Loss:
         self._writer.vector(Operation.MULTIPLY, *at)
 
     def measure(self, error: range) -> None:
-        """Multiply the errors with the weights of the samples, and raise GRADIENT to their shift.
+        """Multiply the errors with the weights of the samples, and measure the shift that narrows
+        them.
 
         Exponent register GRADIENT collects the largest shift of all errors that are measured.
         """
@@ -382,8 +383,8 @@ class Loss:
         self._writer.copy(source, destination, rows, entry, WIDE, Function.EXP, table=bits)
 
     def _spread(self, lines: range, *, wide: bool) -> None:
-        """Write the line of each group of samples, times _SELECT, into an accumulator row for each
-        class.
+        """Copy the line of each group of samples into an accumulator row for each class, times
+        _SELECT.
         """
         layout = self._layout
         group = np.repeat(np.arange(self._groups), layout.classes)

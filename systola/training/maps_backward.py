@@ -232,8 +232,8 @@ class BelowMaps:
             writer.multiply(self._taps.start, tiles, 0, rows, shape.units, shape.channels, **how)
 
     def places(self, part: range) -> list[tuple[int, int, int]]:
-        """Return the runs of sums of a part: first accumulator row, first line of the gradient, and
-        number of rows.
+        """Return where successive sums of a part are: for each block of channels, the first
+        accumulator row, the first line of the gradient, and the number of rows.
         """
         samples, pixels = self._writer.layout.samples, self._pixels
         rows = len(part) * pixels

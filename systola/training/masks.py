@@ -10,8 +10,8 @@ _GOLDEN = 0x9E3779B1
 """Distance between the seeds of successive blocks of samples: 2^32 over the golden ratio, odd, so
 that seeds are far apart."""
 _STEP_PLACE = 19
-"""Number of bits for the number of a block of samples. The number of a step in time stands above
-them."""
+"""Number of bits for the number of a block of samples. Above these bits stands the number of a step
+in time."""
 
 
 def positive_table() -> NDArray[np.int8]:

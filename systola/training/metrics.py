@@ -55,7 +55,7 @@ class Totals:
         return (logits.argmax(axis=1) == targets.argmax(axis=1)).astype(np.float64)
 
     def _outputs(self, logits: Numbers) -> Numbers:
-        """Return the outputs of the network in float64, of which predict() has 15 bits."""
+        """Return the outputs of the network in float64, while predict() gives them with 15 bits."""
         if self._last.sigmoid:
             return 1 / (1 + np.exp(-logits))
         if self._last.softmax:

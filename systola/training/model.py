@@ -105,8 +105,9 @@ class Sequential(Learner):
         one core learns.
 
         A setting that is not given comes from the Strategy in scope: at the call, else when the
-        model was made. The preset of a Strategy gets training. Without a Strategy the settings are
-        DEFAULT_PRESET, "rtl", 0 and 1. Raises TrainingError for an unknown name or setting.
+        model was made. The preset of a Strategy gets training. Without a Strategy it is
+        DEFAULT_PRESET, backend "rtl", latency 0 and one core. Raises TrainingError for an unknown
+        name or setting.
         """
         pod = current_strategy() or self._strategy
         if pod and (pod.split or pod.scheduler):

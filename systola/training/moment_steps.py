@@ -32,8 +32,8 @@ class Looked:
     told: Sequence[int]
     """Reported bits of the largest gradient of each tensor."""
     squares: Sequence[int]
-    """Sum of the squares of each tensor's first moments, as codes, which were zeros before; empty
-    if gradients are not cut off."""
+    """Sum of the squares of the codes of each tensor's first moments, which were zeros before the
+    trial step. Empty if gradients are not cut off."""
 
 
 Look = Callable[[Sequence[MomentStep]], Looked]

@@ -89,7 +89,7 @@ class Scale:
     """The scale of the int16 codes of a moment, for one tensor."""
 
     unit: float
-    """The code, with a fraction, that stands for the number one."""
+    """The code for the number one, which need not be whole: a code c stands for c / unit."""
     bound: float
     """The largest magnitude that a code may have."""
 

@@ -181,8 +181,7 @@ def turned_ones(
 
     f is `exponent`. A tile has C lines, or C pairs of lines if `wide`. Narrow lines are for the
     backward pass, wide lines for the forward pass. Narrow lines overwrite exponent register SHIFT,
-    and wide lines register SPARE. So the pass keeps the shift that it has in the other of these
-    registers.
+    and wide lines register SPARE. The shift that the pass still needs is in the other register.
     """
     pairs = np.zeros((writer.config.cols, 2, writer.config.cols), np.int8)
     pairs[0, 1] = _HALF_RANGE

@@ -37,8 +37,8 @@ ROOT_BITS = 20
 FLOOR = -64
 """Bias of a parameter entry with which a shift of seven bits rounds down."""
 OFFSET_ENTRY = shifted(UNIT_BITS - 1)
-"""Parameter entry that makes an offset, which is later multiplied with LESS, of the product of mean
-and root."""
+"""Parameter entry that makes an offset of the product of mean and root. The offset is later
+multiplied with LESS."""
 MOST_ROWS = (1 << 17) - 1
 """Largest number of rows of a batch. The sum of as many squares of int8 still fits 32 bits."""
 _ROOM = 10
@@ -149,7 +149,9 @@ def moved(
 
 @dataclass(frozen=True)
 class Resting:
-    """The codes with which a network that learns nothing normalises inputs x: x root - offset."""
+    """The codes with which a network that learns nothing normalises inputs x: x times root, less
+    offset.
+    """
 
     root: Wide
     root_bits: int

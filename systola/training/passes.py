@@ -40,7 +40,8 @@ class Pass:
     """Lines with the mask of each stage, by which its units pass or not; None if all units pass."""
     routes: list[list[range]] = field(default_factory=list[list[range]])
     """Lines with the marks of each stage's pooling, one region for each tap of the windows. A mark
-    is 1 where the tap is the largest. A pooling of means has the mask of its pixels instead."""
+    is 1 where the tap is the largest. For a pooling of means the list has the mask of the pixels
+    before the pooling instead."""
     weights: range = field(default_factory=lambda: range(0))
     """Lines of the weights of the last stage, transposed: [block of inputs][class]."""
 
@@ -146,8 +147,8 @@ def bits_without_dropout(stage: Stage, code: int) -> int:
     """Return the fraction bits of the units of a stage in a test or prediction.
 
     `code`: the number that the last step has left in host memory, 2^(m - f). The step had units of
-    f fraction bits, and m is the largest number possible. A test has no dropout, so its units have
-    the bits that the scale of the dropout takes from a step.
+    f fraction bits, and m is the largest number possible. In a step the scale of the dropout takes
+    some bits. A test has no dropout, so its units keep these bits.
     """
     if stage.curve:
         return CURVES[stage.curve].bits
@@ -258,9 +259,9 @@ def drop(
 ) -> None:
     """Draw the random dropout of a block of a stage's units, and write it into the block's mask.
 
-    `lines`: the first line of the mask, and the first of as many free lines. The mask already has
-    the mask of the stage's ReLU, if there is one and the mask is not `fresh`. `step`: the step in
-    time of a recurrent layer.
+    `lines`: the first line of the mask, and the first of as many free lines. If the stage has a
+    ReLU, the mask of the ReLU is already there, unless `fresh`. `step`: the step in time of a
+    recurrent layer.
     """
     mask, random = lines
     stage = task.stages[number]

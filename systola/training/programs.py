@@ -233,7 +233,9 @@ def rescale_program(
 
 
 def _of_step(later: StepEntry, numbers: Sequence[MomentStep]) -> Entry:
-    """Return the parameter entry with the content that a step gives to `later`."""
+    """Return the parameter entry of one step: `later` names the property or method of `numbers`
+    that gives it.
+    """
     found = getattr(numbers[later.tensor], later.name)
     return found if later.bits is None else found(later.bits)
 
@@ -241,9 +243,9 @@ def _of_step(later: StepEntry, numbers: Sequence[MomentStep]) -> Entry:
 def decay_program(
     config: Config, layout: Layout, stages: Sequence[Stage], entry: Entry
 ) -> StepProgram:
-    """Build a program that subtracts a part of each master that learns from the master itself.
+    """Build a program that makes all masters that learn smaller by a part of themselves.
 
-    The parameter entry makes the part from the master.
+    `entry` is the parameter entry that makes this part from a master.
     """
     writer = Writer(config, layout)
     places = _in_turn(writer)

@@ -306,8 +306,8 @@ class RecurrentBackward:
         """Read the numbers of a step, and write everything that does not depend on the steps after
         it.
 
-        These are slopes, factors of dc or dh with 15 fraction bits, for gate f with SLOPE_BITS. The
-        slope of dc goes in place of tanh(c).
+        The slope of a gate is dz / dc, or dz / dh for the output gate. The factor dc / dh goes in
+        place of tanh(c). The slope of gate f has SLOPE_BITS fraction bits, all others have 15.
         """
         writer, rows, layout = self._writer, self._sizes.rows, self._writer.layout
         step, lines = 2 * rows, len(room.cells)

@@ -94,7 +94,8 @@ class InverseTimeDecay(_Decay):
 class PolynomialDecay(LearningRateSchedule):
     """A learning rate that goes to `end_learning_rate` in `decay_steps` steps, as a polynomial.
 
-    With `cycle` the rate goes there again from above, in multiples of these steps.
+    With `cycle` the decay is stretched to the next multiple of `decay_steps` whenever it has ended.
+    So the rate jumps up, and falls to `end_learning_rate` again. Without `cycle` it stays there.
     """
 
     initial_learning_rate: float
@@ -180,8 +181,9 @@ class CosineDecay(LearningRateSchedule):
 @constructor()
 @dataclass(frozen=True)
 class CosineDecayRestarts(LearningRateSchedule):
-    """A CosineDecay that begins again: each period takes `t_mul` times the steps of the period
-    before, and begins at `m_mul` times its rate."""
+    """A CosineDecay that begins again and again. Each period takes `t_mul` times as many steps as
+    the period before it. It begins at `m_mul` times the rate at which that period began.
+    """
 
     initial_learning_rate: float
     first_decay_steps: float

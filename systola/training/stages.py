@@ -14,8 +14,8 @@ register of their own, 4 to 7."""
 MOST_LSTMS = 2
 """Largest number of LSTMs for which each has an exponent register."""
 GATES = (0, 1, 3, 2)
-"""Place in a kernel of each of Keras's gates i, f, g, o. With these the gates with a sigmoid are
-side by side."""
+"""Place in a kernel of each of Keras's gates i, f, g, o. In this order, i f o g, the three gates
+with a sigmoid are side by side."""
 GRU_GATES = (1, 2, 0)
 """Place of Keras's z, r and candidate in the kernel of a GRU. The recurrent kernel has Keras's
 order. So z and r are side by side in both kernels. The kernel has the candidate before them, the
@@ -41,8 +41,8 @@ class Tensor:
     bias_less: int = 0
     """Number of fraction bits that the biases have less than the kernel."""
     segments: tuple[int, ...] = ()
-    """Numbers of channels of the parts of each group, each in blocks of its own; empty for one
-    part."""
+    """Numbers of channels of the parts of a concatenated input, the same in each group. Each part
+    is in blocks of its own. Empty for a single part."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Stage:
 
     @property
     def counted(self) -> tuple[int, int]:
-        """Number of inputs of a unit, and number of units that an input is in, as Glorot counts
+        """Number of inputs of a unit, and number of units that take an input, as Glorot counts
         them.
         """
         taps = self.window.taps if self.window else 1
@@ -219,7 +219,9 @@ def branched(stages: Sequence[Stage]) -> bool:
 
 
 def tensors(stages: Sequence[Stage]) -> tuple[Tensor, ...]:
-    """Return all weight tensors: one for each stage, then the further tensors of each LSTM."""
+    """Return all weight tensors: one for each stage, then the recurrent kernel and the embeddings
+    of each LSTM.
+    """
     others = [each for stage in stages for each in _others(stage)]
     return (*(stage.tensor for stage in stages), *others)
 

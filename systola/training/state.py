@@ -29,11 +29,10 @@ from systola.training.stages import EMBEDDING, Recurrence, Stage, recurrent_tens
 _Each = TypeVar("_Each")
 Codes = NDArray[np.int16]
 _OF_STATISTICS = -1
-"""Number that stands for the moving mean and variance of stage 0, where other numbers are of
-tensors. For stage n the number is lower by n."""
+"""Number that stands for the moving mean and variance of stage 0. For stage n it is lower by n. So
+all these numbers are negative, and numbers of tensors are not."""
 _UNIT_BITS = 16
-"""Largest difference between the most fraction bits that units can have and the fraction bits that
-they have. The sums that units are made of have 16 bits more."""
+"""Largest number of fraction bits by which units may have fewer than the most that are possible."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,8 @@ class State:
     def for_optimizer(self, momentum: float, decays: Decays | None) -> State:
         """Return the state with the velocities, or moments, that an optimiser takes.
 
-        Without momentum or decays the state has neither. New velocities are zeros. New moments are
-        zeros, too, and so are moments that decayed in another way.
+        An optimiser without momentum and decays takes neither. New velocities and moments are
+        zeros. Moments of other decays are replaced by zeros.
         """
         if decays:
             return replace(self._for_momentum(0.0), moments=self._moments(decays))
@@ -173,7 +172,7 @@ def _keras_order(
     found: Sequence[Sequence[_Each]],
     both: Callable[[_Each, _Each], _Each],
 ) -> Iterable[_Each]:
-    """Return items, some for each tensor, in Keras's order in place of the order of the tensors.
+    """Sort items, of which each tensor has a kernel and perhaps biases, into Keras's order.
 
     `both` makes one item of the biases of a GRU's kernel and recurrent kernel.
     """

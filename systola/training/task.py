@@ -100,8 +100,8 @@ class Task:
 
 
 def begin_told(task: Task, tensor: int) -> int:
-    """Return the number of bits of a tensor's largest gradient that a step begins its report with.
+    """Return the least number of bits that a step reports for a tensor's largest gradient.
 
-    For a tensor that learns nothing the number leaves all scales as they are.
+    A tensor that learns nothing reports GRADIENT_BITS, which leaves its scales as they are.
     """
     return LEAST_TOLD if learns(task.stages, tensor) else GRADIENT_BITS

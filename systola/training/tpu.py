@@ -32,7 +32,7 @@ _CLOUD = Only((None,), "cores are simulated here")
 
 @constructor(zone=_CLOUD, project=_CLOUD, job_name=Only(("worker",)), coordinator_name=_CLOUD)
 class TPUClusterResolver:
-    """A pod by the address `tpu`: eight simulated cores, or `cores`.
+    """A pod with the address `tpu`: eight simulated cores, or as many as `cores`.
 
     Each core has the preset `preset`, the back end `backend` and memories of `latency` cycles, as
     compile() takes them. Back end "fast" learns the bytes of the pod in numpy; "rtl" and "iss"

@@ -313,10 +313,11 @@ class Masters:
         self.writer.vector(Operation.COPY, *at, limit=limit)
 
     def _draw(self) -> None:
-        """Set the generators of random rounding to these rows' place in their part of the update.
+        """Set the generators of random rounding to the place of these rows in their part of the
+        update.
 
-        The generators go on as if this core had drawn for all earlier rows of the part, which other
-        cores may have.
+        The generators then go on as if they had drawn for all earlier rows of the part. In a pod
+        other cores update some of these rows.
         """
         writer, rows = self.writer, 1 + self.start
         unused = writer.allocate(rows)
@@ -374,8 +375,8 @@ def told_register(task: Task, tensor: int) -> int:
 def _told_of_branches(task: Task, tensor: int) -> int:
     """Return the exponent register for the bits of a tensor's largest gradient, with branches.
 
-    INPUTS has the fraction bits of the inputs of each stage, and the register after it of its
-    units. An LSTM that gives all states has its states in that register.
+    Register INPUTS has the fraction bits of a stage's inputs, and INPUTS + 1 of its units. If an
+    LSTM gives all states, INPUTS + 1 has the fraction bits of these states.
     """
     count = len(task.stages)
     if tensor < count:

@@ -76,7 +76,7 @@ def read_weights(
 ) -> list[NDArray[Any]]:
     """Read weights of these shapes from a file that write_weights or Keras has written.
 
-    Raises TrainingError for anything else, with a message that begins with "it".
+    Raises TrainingError for anything else. Its message begins with "it", for the file.
     """
     if content.startswith(_HDF5):
         module = _h5py("read")

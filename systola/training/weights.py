@@ -53,7 +53,8 @@ class Turning:
         """Read the weights of a block of inputs, transposed, to the buffer from line `line` on."""
         writer, layout = self._writer, self._writer.layout
         shape, size = layout.shapes[self._number], layout.size
-        # These are the lines of this block of inputs, for one block of units after the other.
+        # Each block of units has lines for this block of inputs; these lines are read one after the
+        # other.
         host = layout.masters[self._number] + 2 * block * size * layout.pitch
         writer.read_rows(host, self._masters, 2 * size, 2 * shape.lines)
         narrow(writer, self._masters.start, self._narrow.start, self.lines)

@@ -30,7 +30,7 @@ class Window:
 
     @property
     def side_by_side(self) -> bool:
-        """Whether every pixel between the first window and the last window belongs to one
+        """Whether every pixel between the first window and the last window belongs to exactly one
         window.
         """
         return self.kernel == self.stride

@@ -463,6 +463,6 @@ class Writer:
 
 
 def entry_planes(entry: Entry) -> list[int]:
-    """Return the bytes of a parameter entry, one for each of its planes in host memory."""
+    """Return the bytes of a parameter entry. Host memory has a plane for each of these bytes."""
     words = (entry.bias % 2**32).to_bytes(4, "little") + entry.multiplier.to_bytes(4, "little")
     return [*words, entry.left << 5 | entry.right]

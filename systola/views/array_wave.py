@@ -15,8 +15,9 @@ from systola.runtime.run_result import RunResult
 from systola.sim.vcd import variables
 
 CONFIG = replace(PRESETS["tiny"], name="4x4, a column a cycle", columns_per_stage=1)
-"""The textbook's array: a value that moves along a row takes a cycle from column to column. In the
-presets several columns share a register, so that the wave would only run downwards."""
+"""Configuration of a small machine with an array as in textbooks: a value that moves along a row
+takes a cycle from column to column. In the presets several columns share a register, so that the
+wave would only run downwards."""
 FIRST, CYCLES = 1, 240
 """Cycles that are watched: the first cycle of the program, and the number of cycles."""
 

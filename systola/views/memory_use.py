@@ -146,7 +146,9 @@ def weight_tiles(program: bytes, timeline: Timeline, layers: Sequence[str]) -> l
 
 
 def _lines(config: Config, step: _Step, uses: Sequence[Use], window: Window) -> Iterator[range]:
-    """Yield the lines of the unified buffer that an instruction uses in each of `uses`."""
+    """Yield the lines of the unified buffer that an instruction uses; a range for each of its
+    `uses`.
+    """
     for use in uses:
         if use.memory is Memory.BUFFER:
             yield step.entry.addresses(use, step.operands, window.sizes(config))

@@ -192,7 +192,7 @@ class _Course:
     def _issue(self, row: int, cycle: int) -> None:
         number = int(self._recording.values[row])
         pc, entry, operands = next(self._program)
-        while pc != number:  # instructions that end before the issue
+        while pc != number:  # some instructions, such as Loop, end before the issue
             pc, entry, operands = next(self._program)
         waited = self._cycles(ISSUE_WAITS, self._issue_row, row)
         self._issue_row = row
@@ -290,7 +290,7 @@ class _Course:
         index = self._weight_queue.popleft()
         work = self._work[index]
         if work.entry.opcode != Opcode.READ_WEIGHTS:
-            return  # weights from the buffer
+            return  # this multiplication takes weights from the buffer
         work.begin = cycle
         tile_beats = self._config.tile_bytes // self._config.weight_bus_bytes
         self._beats += work.operands["count"] * tile_beats

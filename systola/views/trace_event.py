@@ -322,7 +322,9 @@ class _Trace:
 
 
 def _places(work: Sequence[Work]) -> dict[int, int]:
-    """Return the thread of each instruction that was in a unit from begin to end."""
+    """Return the row in the trace (a thread of the format) of each instruction that began and ended
+    in a unit.
+    """
     free: dict[Track, list[int]] = {track: [0] * _LANES for track in Track}
     return {
         index: _thread(each.track, take_lane(free[each.track], each.begin, each.end))
@@ -332,7 +334,9 @@ def _places(work: Sequence[Work]) -> dict[int, int]:
 
 
 def together(pieces: Iterable[_Piece], span: int) -> Iterator[list[_Piece]]:
-    """Yield the pieces in groups of neighbours; several pieces of a group lie in `span` cycles."""
+    """Yield the pieces in groups of neighbours. A group is a single piece, or pieces that together
+    take at most `span` cycles.
+    """
     group: list[_Piece] = []
     for each in pieces:
         if group and each[1] - group[0][0] > span:

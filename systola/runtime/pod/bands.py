@@ -33,7 +33,7 @@ class Band:
 
 
 Element = Item | Band
-"""The smallest part of a model: a piece begins and ends with a whole element."""
+"""The smallest part of a model that goes into a piece: an operation, or a band of a layer."""
 
 
 def in_bands(item: Item, cost: float, limit: float) -> list[tuple[Element, float]]:

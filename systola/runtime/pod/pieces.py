@@ -153,7 +153,9 @@ def _costs(network: Network, report: Report) -> list[float]:
 
 
 def even_cuts(costs: Sequence[float], count: int) -> tuple[int, ...]:
-    """Return places to cut so that the largest of up to `count` sums is small."""
+    """Return places to cut `costs` into up to `count` parts, so that the largest sum of a part is
+    small.
+    """
 
     def cuts(limit: float) -> list[int]:
         found: list[int] = []

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 CLIPPED = -30.0
 """The value that takes the place of a mask."""
 _SMALLEST = -1000.0
-"""A constant counts as a mask if it is not above this number."""
+"""Largest value of a constant that counts as a mask."""
 _MASKING = frozenset(("add", "sub", "mul", "select", "selectv2", "where", "maximum", "max"))
 """Kinds of operators that put a mask on scores, or make a mask of zeros and ones."""
 _PASSING = _MASKING | {
     *("reshape", "transpose", "expanddims", "squeeze", "unsqueeze", "slice", "stridedslice"),
     *("broadcastto", "expand", "tile", "cast", "minimum", "min", "div", "identity"),
 }
-"""Kinds after which scores are still scores."""
+"""Kinds of operators that give scores if they take scores."""
 _SOFTMAX = frozenset(("softmax", "logsoftmax"))
 
 
@@ -33,13 +33,13 @@ class Step:
     """An operator of a network, in the order of execution."""
 
     kind: str
-    """Name of the format; capitals and underscores do not count."""
+    """Name that the format has for this kind of operator. Capitals and underscores do not count."""
     inputs: Sequence[Hashable]
     outputs: Sequence[Hashable]
 
     @property
     def plain(self) -> str:
-        """The kind in small letters alone."""
+        """The kind in small letters, without underscores."""
         return self.kind.replace("_", "").lower()
 
 
@@ -50,15 +50,15 @@ def masks(
 ) -> dict[Hashable, NDArray[np.float32]]:
     """Return the constants that are masks, by name, with CLIPPED for values far below 0.
 
-    All operators that take such a constant lead to a softmax, through operators after which scores
-    are still scores.
+    All operators that take such a constant lead to a softmax. On the way there are only operators
+    of kinds in _PASSING.
     """
     takers: dict[Hashable, list[int]] = {}
     for number, step in enumerate(steps):
         for name in step.inputs:
             takers.setdefault(name, []).append(number)
     leading: set[int] = set()
-    """Operators with results that all go into a softmax."""
+    """Numbers of the operators with results that all go into a softmax."""
     for number, step in reversed([*enumerate(steps)]):
         after = [each for name in step.outputs for each in takers.get(name, [])]
         scores = step.plain in _PASSING and after and leading.issuperset(after)

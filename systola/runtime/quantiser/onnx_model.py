@@ -29,7 +29,7 @@ _OPSET = 13
 """The first version of the operators in which DequantizeLinear has a scale for each channel."""
 _IR_VERSION = 8
 _ERRORS_ONLY = 3
-"""The severity of the log of ONNX Runtime."""
+"""Level of ONNX Runtime's log that shows errors and no warnings."""
 _FATAL_ONLY = 4
 _REFUSED = "ONNX Runtime cannot quantise it"
 
@@ -38,9 +38,9 @@ class OnnxModel:
     """A float network in ONNX, a FloatModel."""
 
     def __init__(self, content: bytes, shapes: Sequence[Sequence[int]] | None) -> None:
-        """Read the file `content`, with `shapes` for its inputs, None for those that it has.
+        """Read the file `content`, with `shapes` for its inputs, or None to keep the file's shapes.
 
-        Raises ModelError if it is damaged, quantised already, or has open sizes.
+        Raises ModelError if the file is damaged, is quantised already, or has open sizes.
         """
         library(_QUANTISER)
         # The quantiser makes sessions of its own, with this logger.
@@ -51,7 +51,8 @@ class OnnxModel:
         with refusals(_REFUSED):
             _widen(model.graph)
             model = _upgraded(model)
-            # Before version 4 constants had to be among the inputs, where the quantiser puts none.
+            # The quantiser adds constants that are not among the inputs. Files before version 4 do
+            # not allow this.
             model.ir_version = max(model.ir_version, _IR_VERSION)
             self.inputs = _fix_sizes(model, shapes)
             prepared = onnx.load_from_string(_prepared(model))
@@ -72,7 +73,7 @@ class OnnxModel:
                 activation_type=quantiser.QuantType.QInt8,
                 weight_type=quantiser.QuantType.QInt8,
                 per_channel=True,
-                # Otherwise a pooling or a view that comes first stays float.
+                # Without this option a pooling or a view that comes first stays float.
                 extra_options={"ForceQuantizeNoInputCheck": True},
             )
             return result.read_bytes()
@@ -90,8 +91,8 @@ class OnnxModel:
             providers = ["CPUExecutionProvider"]
             exact = runtime.SessionOptions()
             exact.log_severity_level = _FATAL_ONLY
-            # Without it sums saturate at 16 bits on processors that lack VNNI. ONNX Runtime 1.31
-            # fails with it where two operators take the same codes.
+            # Without this entry sums saturate at 16 bits on processors that lack VNNI. With it,
+            # ONNX Runtime 1.31 fails where two operators take the same codes.
             exact.add_session_config_entry("session.x64quantprecision", "1")
             try:
                 session = runtime.InferenceSession(content, exact, providers)

@@ -192,7 +192,7 @@ def _without_masks(content: bytes, graph: Graph) -> bytes:
 
 
 def _check_float(graph: Graph) -> None:
-    """Raise ModelError if not only the model's weights are quantised already."""
+    """Raise ModelError if anything but the model's weights is quantised already."""
     for tensor in graph.tensors:
         if (
             tensor.dtype in ("int8", "uint8", "int16")

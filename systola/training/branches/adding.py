@@ -17,7 +17,8 @@ negated."""
 
 
 def add_all(writer: Writer, kept: Kept, parts: Sequence[tuple[object, range]], bits: int) -> range:
-    """Return the lines of an int16 sum of tensors; exponent register `bits` gets its fraction bits.
+    """Return the lines of an int16 sum of tensors; exponent register `bits` gets the fraction bits
+    of the sum.
 
     `parts`: the key in `kept` of each tensor's fraction bits, and the tensor's lines.
     """

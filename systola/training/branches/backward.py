@@ -55,7 +55,7 @@ class BranchedBackward(Backward):
         for number in reversed(range(len(stages))):
             lstm = stages[number].lstm
             if lstm and lstm.sequences:
-                gradient = range(0)  # the gradients of all states are in host memory
+                gradient = range(0)  # the gradients of all states of this LSTM are in host memory
             elif number < len(stages) - 1:
                 gradient = self._through(number, self._gathered(number))
             if stages[number].join:
@@ -70,8 +70,8 @@ class BranchedBackward(Backward):
             if lstm:
                 self._lstm(number, gradient, sequences=lstm.sequences)
                 continue
-            # The register after the inputs is MADE, which the gradient of a Conv2D's inputs may
-            # overwrite.
+            # After the inputs' register comes MADE, which the gradient of a Conv2D's inputs takes
+            # as scratch.
             inputs = [Exponent(INPUTS, 0)] * (number + 1) + [Exponent(MADE, 0)]
             self._left.inputs[:] = inputs
             bits = self._task.master_bits[number]

@@ -35,8 +35,8 @@ class BranchedForward(Forward):
         self._left_to_do = [
             at for number in range(len(task.stages)) for at in takes(task.stages, number)
         ]
-        """Numbers of the results that stages still have to take, listed once for each such stage.
-        """
+        """Numbers of results that stages still have to take. A number is listed once for each stage
+        that takes the result."""
         self.maps: dict[int, range] = {}
         """Lines of results that Conv2D stages take again in the backward pass, by number of the
         result."""

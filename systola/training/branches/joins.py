@@ -19,7 +19,7 @@ from systola.training.writer import NARROW, NARROWING, ONE, Entry, Writer
 MADE = INPUTS + 1
 """Number of the exponent register with the fraction bits of the units that a stage makes."""
 _MOST = "most"
-"""Key by which the largest number of fraction bits that a Concatenate may have is kept."""
+"""Key of a kept number: the most fraction bits that a Concatenate may have."""
 
 
 class Added:

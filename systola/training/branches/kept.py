@@ -41,8 +41,8 @@ class Kept:
         writer = self._writer
         lines = self._places[key] = writer.allocate(2 * KEPT_LINES)
         for number, line in enumerate(lines[::2]):
-            # Each pair of lines is -2^15 shifted right by 15 - k bits, where e is the negative of
-            # the register.
+            # The register holds the fraction bits, -e. Each pair of lines becomes -2^15 shifted
+            # right by 15 - k bits, which is -2^k.
             value = LEAST_KEPT + KEPT_STEP * (number + 1)
             writer.measure(SHIFT, first=register, value=value)
             writer.copy(self._source.start, line, 1, WHOLE, WIDE, exponent=SHIFT)

@@ -2,9 +2,9 @@
 """Writes the normalisation of a batch (BatchNormalization), forward and backward.
 
 `systola.training.normalization` explains the numbers. The array adds up channels with lines of
-ones. It multiplies each channel with a number of its own, which lies on the diagonal of a tile. A
-mean is subtracted from all rows as a product. A vector with LESS in its first lane is multiplied
-with a tile that has the mean as its first row.
+ones. It multiplies each channel with a number of its own, which lies on the diagonal of a tile. It
+also subtracts a mean from all rows: it multiplies a vector with the negative factor LESS in its
+first lane by a tile that has the mean as its first row.
 """
 
 from __future__ import annotations
@@ -205,8 +205,8 @@ class Normalizing:
         """Write the gradient of the inputs, from the results `codes` and the gradient of these
         results.
 
-        Exponent register GRADIENT has the fraction bits of the gradient that is given, and gets the
-        fraction bits of the result.
+        Exponent register GRADIENT has the fraction bits of the gradient of the results, and gets
+        the fraction bits of the gradient of the inputs.
         """
         if self._frozen:
             return self._times_roots(gradient)
@@ -277,11 +277,11 @@ class Normalizing:
     # The methods below add up all rows, channel by channel.
 
     def _totals(self, add: Callable[[int], None], entry: Entry, exponent: int = 0) -> range:
-        """Add up all rows of each block over all cores; return the int16 means, with zeros after
-        them.
+        """Add up all rows of each block over all cores; return the int16 means, followed by a tile
+        of zeros.
 
-        `add` writes the sums of a block into the accumulator row with the block's number. An entry,
-        and the shift in register `exponent`, make means of the sums.
+        `add` writes the sums of a block into the accumulator row with the block's number. Parameter
+        entry `entry`, with the shift in register `exponent`, turns the sums into means.
         """
         for block in range(self._blocks):
             add(block)
@@ -315,7 +315,9 @@ class Normalizing:
     def _add_products(
         self, ones: range, lines: range, others: range, products: range, row: int, **how: int
     ) -> None:
-        """Write the sums of the products of two blocks, number by number."""
+        """Multiply two blocks number by number, and write the sums of the products, channel by
+        channel, into accumulator row `row`.
+        """
         at = lines.start, others.start, products.start, self._rows, ONE, WIDENING
         self._writer.vector(Operation.MULTIPLY, *at)
         self._add(ones, products, row, wide_weights=1, **how)
@@ -424,8 +426,8 @@ class Normalizing:
         return self._writer.constant(pairs(np.eye(self._writer.layout.size, dtype=np.int64) * one))
 
     def _less(self) -> range:
-        """Return vectors with LESS in the first lane, as many as the rows that are written at one
-        time.
+        """Return int8 vectors with the factor LESS in the first lane and zeros in the others. There
+        is one for each row that is written at one time.
         """
         lines = self._writer.allocate(self._most)
         first = np.arange(self._writer.layout.size) == 0
@@ -480,9 +482,9 @@ class Normalizing:
                 yield block, rows, (block * self._rows + first) * self._at_once
 
     def _narrowed(self, sums: Sums, *, wide: bool = False) -> range:
-        """Write the results of sums, shifted by at least the number in exponent register SHIFT.
+        """Measure sums, and write them shifted to int8, or to int16 if `wide`; return the lines.
 
-        The results are int8, or int16 if `wide`.
+        Exponent register SHIFT has the least shift, and gets the shift that was used.
         """
         writer = self._writer
 

@@ -57,9 +57,7 @@ def sum_left(count: int) -> int:
 
 
 def alone(stages: Sequence[Stage], at: int) -> bool:
-    """Return whether result number `at` goes into one stage, no Add or Concatenate, and nowhere
-    else.
-    """
+    """Return whether a single stage takes result number `at`, and this stage is no join."""
     users = [stages[number] for number in range(len(stages)) if at in takes(stages, number)]
     return len(users) == 1 and not users[0].join
 

@@ -115,9 +115,7 @@ def _cut(codes: Wide, most: int) -> Wide:
 
 
 def surveyed(moments: Moments) -> Moments:
-    """Return moments for which the bounds of the codes are lowered to the largest codes
-    there are.
-    """
+    """Return the moments with new bounds, which follow from the bits of the largest codes."""
     later = list(moments.scales)
     for n, scales in enumerate(moments.scales):
         root = scales.root.surveyed(magnitude_bits(moments.roots[n]))

@@ -73,8 +73,8 @@ def scaled(sums: Integers, entry: Entry, exponent: int | None = None) -> NDArray
 def quotient(divisors: Wide, values: Wide, entry: Entry) -> NDArray[np.int64]:
     """Divide values by 2^b, and requantise the quotients by a parameter entry.
 
-    b is the number of magnitude bits of each divisor. The values are shifted left by QUOTIENT_BITS
-    before. The results are not clamped yet.
+    b is the number of magnitude bits of each divisor. Before the division, the values are shifted
+    left by QUOTIENT_BITS. The results are not clamped yet.
     """
     magnitudes = (divisors ^ (divisors >> 15)).astype(np.float32)
     left = QUOTIENT_BITS - np.frexp(magnitudes)[1]

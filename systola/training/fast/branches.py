@@ -65,7 +65,7 @@ class Branches:
         self._parts: dict[int, list[tuple[Narrow, int]]] = {}
 
     def alone(self, at: int) -> bool:
-        """Return whether a result goes into one stage, no Add or Concatenate, and nowhere else."""
+        """Return whether a single stage takes a result, and this stage is no join."""
         return alone(self._stages, at)
 
     def add(self, at: int, gradient: Narrow, bits: int) -> None:

@@ -94,11 +94,11 @@ class Gru(Recurring):
         return self._gradients(rows[:, : 3 * units], _recurrent(rows, units), bits, embedded)
 
     def _step(self, step: int, dh: Wide, most: int) -> tuple[Wide, Wide]:
-        """Compute the gradients of the sums of a step.
+        """Compute the gradients of the sums of a step, in the order of `gates`.
 
-        The second result is the part of `dh` that the state before gets without weights. The sums
-        have the order of `gates`. `dh`: gradient of the state after the step. `most`: bits that the
-        gradient of a sum may have.
+        The second result is dh z, the part of the gradient of the state before that no weights
+        multiply. `dh`: gradient of the state after the step. `most`: bits that the gradient of a
+        sum may have.
         """
         update, reset, new, added = self.gates[step]
         slope_update, slope_reset = wide(slope(update)), wide(slope(reset))

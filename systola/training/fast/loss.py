@@ -107,7 +107,7 @@ def _binary(logits: Wide, labels: Wide) -> tuple[Wide, Wide, int]:
     bias = round(LINE_ABOVE / log(2) * 2**PROBABILITY_BITS)
     start = wide(scaled(power, shifted(right, multiplier=q, bias=bias)))
     losses = _newton(sums, start, PROBABILITY_BITS - 1, 0.0, 2)
-    # Saturation makes min(z, 0) + LARGEST of z: numbers above zero stay at the largest code.
+    # An int16 z + LARGEST saturates for z above zero, so it is min(z, 0) + LARGEST.
     least = wide(scaled(z, Entry(left=1, bias=LARGEST)))
     positive = wide(scaled(_minus(z, least), Entry(left=1, bias=LARGEST)))
     losses = wide(losses.astype(np.int32) + positive)

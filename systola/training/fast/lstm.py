@@ -124,8 +124,9 @@ class Recurring:
     ) -> Gradients:
         """Compute the backward pass through time, from the gradients of all states.
 
-        The gradients are (steps, samples, units), with `bits` fraction bits. `scale`: their
-        multiplier for a dropout, and the bits that it takes. `mask`: the mask of the dropout.
+        The gradients are (steps, samples, units), with `bits` fraction bits. `scale`: the
+        multiplier of the gradients for a dropout, and the number of bits that this multiplier
+        takes. `mask`: the mask of the dropout.
         """
         (q, lost), most = scale, gradient_bits(len(gradients) * count)
         top = min(TOP_BITS_OF_ALL, most)

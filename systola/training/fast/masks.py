@@ -21,9 +21,10 @@ def dropout(
 ) -> NDArray[np.int8]:
     """Draw a mask of `shape`, (samples, lines, units), with 1 for the units that pass.
 
-    Units of a map have a line for each pixel, other units have one line. `columns` is the width of
-    the array, for which the machine draws as many samples and units at once. `counter` is made of
-    the numbers of the stage and of the training step. `step` is a step in time.
+    Units of a map have a line for each pixel, other units have one line. The machine draws for
+    `columns` samples and `columns` units at a time, where `columns` is the width of the array.
+    `counter` is made of the numbers of the stage and of the training step. `step` is a step in
+    time.
     """
     samples, lines, units = shape
     groups, blocks = -(-samples // columns), -(-units // columns)

@@ -90,7 +90,7 @@ class Normalized:
         q, right = slope_entry(count)
         shift = held(held(2 * self.bits) + right)
         slope = wide(scaled(_total(given * codes), Entry(q), shift)).astype(np.int32)
-        # The largest code of int16 is clamped here, as -32768 has no negative.
+        # A slope of -32768 has no negative in int16, so it becomes the largest code of int16.
         less = (given << UNIT_BITS) + LESS * mean.astype(np.int32) + wide(-slope) * codes
         shift = held(max(-8, magnitude_bits(less) - 16))
         rest, bits = wide(scaled(less, Entry(), shift)), held(bits + UNIT_BITS - 1 - shift)
@@ -107,9 +107,9 @@ def times_roots(
 
 
 def _reciprocal_root(variance: Wide) -> tuple[Wide, int]:
-    """Compute 1 / root of variances, as codes; return them and their fraction bits.
+    """Compute 1 / root of variances, as codes; return the codes and their fraction bits.
 
-    The variances count as codes with one fraction bit.
+    The fraction bits are right for variances that are codes with one fraction bit.
     """
     ones = np.ones_like(variance)
     power = wide(quotient(variance, ones, ONE))

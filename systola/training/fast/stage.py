@@ -27,7 +27,8 @@ from systola.training.stages import Stage
 from systola.training.writer import Entry, shifted
 
 _ONE_BITS = 14
-"""Fraction bits of the number 1, the input for the bias, before it is shifted."""
+"""Fraction bits of a constant 1. A shift makes the input for the bias of a stage from this
+constant."""
 
 
 def weights(masters: Wide) -> Narrow:

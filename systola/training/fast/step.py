@@ -72,8 +72,8 @@ class Passed:
     normalized: dict[int, Normalized] = field(default_factory=dict[int, Normalized])
     """Normalised batches of the stages that normalise, by number of the stage."""
     routes: list[Narrow | None] = field(default_factory=list[Narrow | None])
-    """Marks of each stage's pooling: 1 for the largest pixel of a window. A pooling of means has
-    the mask of its pixels instead."""
+    """Marks of each stage's pooling: 1 for the largest pixel of a window. For a pooling of means
+    the list has the mask of the pixels before the pooling instead."""
 
 
 @dataclass

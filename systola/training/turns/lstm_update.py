@@ -31,7 +31,7 @@ class _Piece:
     master_bits: int
     inputs: Exponent
     ones: bool = False
-    """Whether the piece is the block of the biases, which has ones for inputs."""
+    """Whether the blocks are the one block of the biases, which has ones for inputs."""
 
 
 class LstmBack:

@@ -115,7 +115,8 @@ class TurnedMaps:
     def below_rows(self, number: int) -> None:
         """Write the gradient of the sums of a stage with maps that a Dense takes, for all turns.
 
-        The rows of the gradient of the units are in its place in host memory before.
+        It replaces the gradient of the units, which the Dense has written to the same place in host
+        memory as rows.
         """
         writer, layout, shape = (
             self._writer,

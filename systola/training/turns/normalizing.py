@@ -40,8 +40,8 @@ class TurnedNormalizing(Normalizing):
         super().__init__(writer, task, number, kept)
         rows = writer.config.accumulator_rows
         self._first, self._second = rows - 2 * self._blocks, rows - self._blocks
-        """Numbers of the first accumulator rows of two kinds of sums, each with a row for each
-        block."""
+        """Numbers of the first rows of two regions of the accumulators: for sums of numbers, and
+        for sums of products. Each region has a row for each block."""
         self._most = min(self._rows, self._first // 2)
         if self._most < 1:
             raise NoRoomError(
@@ -193,12 +193,15 @@ class TurnedNormalizing(Normalizing):
     def _write_times_roots(
         self, given: int, vectors: Callable[[int, list[range], range, int], range]
     ) -> None:
-        """Write products with the roots to host memory as the gradient; free the lines of the
-        roots.
+        """Multiply some numbers with the roots, and write the products to host memory as the
+        gradient.
 
-        `given`: 1 for a product of the int8 gradient, 2 for int16 numbers made of gradient and
-        results. `vectors` writes these numbers and returns their lines. It is called with a block,
-        the block's lines, some of its rows and a free accumulator row.
+        The lines of the roots are freed.
+
+        `vectors` writes the numbers and returns their lines. It is called with a block, the lines
+        read for the block, some of its rows and a free accumulator row. If `given` is 1, it gets
+        the lines of the gradient, and the numbers are int8. If `given` is 2, it also gets the lines
+        of the results, and the numbers are int16.
         """
         writer, tiles = self._writer, self._diagonals(self._root)
         places, how = (self._gradients, self._results)[:given], {"wide_vectors": given - 1}

@@ -74,8 +74,9 @@ class Products:
         that all blocks are yielded as `once` does. If `masked`, `measure` returns the lines of the
         block's mask.
 
-        For some sizes the sums are kept in host memory, and there is no second product. If
-        `masked`, the kept sums are multiplied with the mask.
+        With more than FEW_BLOCKS blocks but fewer than MOST_INPUTS inputs, the sums are kept in
+        host memory, and there is no second product. If `masked`, the kept sums are multiplied with
+        the mask.
         """
         few = self.inputs <= FEW_BLOCKS
         again = few or self.inputs * self._writer.layout.size >= MOST_INPUTS

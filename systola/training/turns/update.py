@@ -73,8 +73,8 @@ class Update:
         """Cut the rows of a part into the pieces that are updated after the product of each turn.
 
         There are `rows` rows of each of `units` blocks. The pieces are short, as transposed inputs
-        of the next turn must not wait long. In a pod there is one piece. Each exchange between
-        cores waits for the array, and each core would have few rows of a short piece.
+        of the next turn must not wait long. In a pod there is one piece: each exchange between
+        cores waits for the array, and a short piece would leave few rows to each core.
         """
         if self._task.cores > 1:
             return [range(units * rows)]
