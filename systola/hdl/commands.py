@@ -30,11 +30,11 @@ TILE_COUNT_BITS = 40
 ADDRESS_BITS = 21
 """Bits of the number of a buffer line, or of the end of a region, in an instruction.
 
-A machine with fewer lines needs only `address_bits` of them after the range check."""
+After the range check, `address_bits` bits are enough for a machine with fewer lines."""
 ACCUMULATOR_BITS = 17
 """Bits of the number of an accumulator row, or of the end of a region, in an instruction.
 
-A machine with fewer rows needs only `row_bits` of them after the range check."""
+After the range check, `row_bits` bits are enough for a machine with fewer rows."""
 TABLE_BITS = 5
 """Bits of the number of a table, and of the end of the tables."""
 
@@ -71,8 +71,9 @@ def row_bits(config: Config) -> int:
 def parameter_space(config: Config) -> int:
     """Return the address of the first parameter entry in the address space of the interlocks.
 
-    This space has buffer lines from address 0, then the parameter entries, then the tables. The
-    first address of a space is 0 in the bits that its numbers and ends need.
+    This space has buffer lines from address 0, then the parameter entries, then the tables. Each
+    part begins at a multiple of a power of two that is larger than all of its numbers. So the low
+    bits of an address are the number of the line, entry or table.
     """
     room = 1 << bits_for(config.parameter_entries)
     return -(-config.buffer_lines // room) * room
@@ -86,8 +87,10 @@ def table_space(config: Config) -> int:
 
 
 def address_bits(config: Config) -> int:
-    """Return the width in bits of an address in the address space of the interlocks, and of an
-    end."""
+    """Return the width in bits of an address in the address space of the interlocks.
+
+    It is enough for the end of a region, too.
+    """
     return bits_for(table_space(config) + (1 << TABLE_BITS) - 1)
 
 
@@ -109,8 +112,8 @@ def width_bits(config: Config) -> int:
 def _position(config: Config) -> Position:
     """Return the layout of a place in a feature map.
 
-    Coordinates begin at the first place of a window, which may be negative. No step goes past the
-    upper half of the positive numbers.
+    A coordinate may be negative, as a window may begin before the map. It is so wide that no step
+    leads past the upper half of the positive numbers, which is beyond any map.
     """
     return Position(
         line_bits=line_bits(config),
@@ -120,7 +123,7 @@ def _position(config: Config) -> Position:
 
 
 def matrix_walk(config: Config) -> Walk:
-    """Return the walk of MatrixMultiply and Convolve, with results that fit into the accumulators.
+    """Return the walk of MatrixMultiply and Convolve, for results that fit into the accumulators.
 
     MatrixMultiply has its vectors as rows (`oy`), and its tiles along K as columns of the kernel
     (`kx`). The halves of int16 vectors are `ox`, and the halves of int16 weights are `block`.
@@ -149,7 +152,7 @@ def matrix_walk(config: Config) -> Walk:
 
 
 def vector_walk(config: Config) -> Walk:
-    """Return the walk of the activation unit's instructions, with results that fit into the buffer.
+    """Return the walk of the activation unit's instructions, for results that fit into the buffer.
 
     Vector has its vectors as columns (`ox`), and the halves of an int16 operand as `kx`.
     """
@@ -204,8 +207,8 @@ class Transfer(data.StructLayout):
     | `stride`  | bytes from run to run in a block |
     | `blocks`  | number of blocks |
 
-    Run m of block b starts at `address` + m * `stride` + b * pitch. A contiguous transfer is a
-    single run.
+    Run m of block b starts at `address` + m * `stride` + b * pitch, where the pitch is the number
+    of bytes of a line in memory. A contiguous transfer is a single run.
     """
 
     def __init__(
@@ -251,7 +254,8 @@ class WeightTransfer(data.StructLayout):
 class Tail(data.StructLayout):
     """The lines of a copy that have only `bytes` bytes.
 
-    With `every` = 0 these are all lines from `line` on, else the last of each `every` lines.
+    With `every` = 0 these are all lines from `line` on. Else they are the last line of each `every`
+    lines.
     """
 
     def __init__(self, *, config: Config):
@@ -325,8 +329,8 @@ class MatrixCommand(data.StructLayout):
     | `accumulator`                  | the first row of the accumulators |
     | `accumulate`                   | the first product is added to the rows, too |
     | `wide_vectors`, `wide_weights` | vectors and weights of int16 |
-    | `sequential`                   | lines are read in ascending order; the last `n` reads them
-                                       for the last time |
+    | `sequential`                   | lines are read in ascending order, for the last time in the
+                                       last iteration of level `n` |
     | `bounded`                      | vectors outside `height` and `width` are `fill` |
     | `height`                       | rows of the feature map |
     | `width`                        | columns of the feature map, in bytes if `packed` |
@@ -458,10 +462,9 @@ class ActivateCommand(data.StructLayout):
     | `quotient`        | with MULTIPLY: the factor is a power of two that divides by operand a |
     | `paired`          | both lines of each int16 operand and addend are read in one cycle |
 
-    With function OTHER, an instruction with source DEPTHWISE has two phases for each block, too. It
-    reads lines in the first phase alone. A TRANSPOSE reads the `taps` lines of a tile from
-    `operand` on. After the tile the walk's step from block to block is added to `operand`. Other
-    instructions read no lines there.
+    With function OTHER and source DEPTHWISE, a block has two phases, and only the first one may
+    read lines. There a TRANSPOSE reads the `taps` lines of a tile from `operand` on. After the tile
+    the walk's step from block to block is added to `operand`. Other instructions read no lines.
 
     A MEASURE of lines or rows walks over them as Vector or Activate does. Its MeasureLayout lies in
     `multiplier_b`. The counter of a RANDOM lies there and in `shift_b`, its seed in `multiplier_a`.

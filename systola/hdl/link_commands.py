@@ -12,7 +12,7 @@ ROW_COUNT_BITS = 16
 
 
 def place_bits(config: Config) -> int:
-    """Return the width in bits of the number of a buffer line or accumulator row, and of an end."""
+    """Return the width in bits of the number of a line or row, also of the end of a region."""
     return bits_for(max(config.buffer_lines, config.accumulator_rows))
 
 

@@ -116,8 +116,8 @@ class PodSignature(wiring.Signature):
     | `clear_links`                   | resets the link unit in the next cycle |
     | `alive`                         | something has moved on a link of the pod |
     | `stop`                          | another core has had a fault |
-    | `in_vain`                       | with `stop`: the other core waited for too long, and so does
-                                        each core that waits |
+    | `in_vain`                       | with `stop`: the fault is a LINK_TIMEOUT, and this core gets
+                                        the same fault if its links wait |
     | `moved`                         | something has moved on a link of this core |
     | `status`                        | word of the register STATUS |
     | `cause`                         | cause of the fault |

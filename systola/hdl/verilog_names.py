@@ -76,7 +76,7 @@ def _free(name: str, taken: Container[str]) -> str:
 
 
 def _port_names(module: str) -> dict[str, str]:
-    """Return the new name of each port of a module whose name is not in the source."""
+    """Return the new name of each port of a module, for ports with a name not in the source."""
     wires = _WIRE.findall(module)
     widths = {wire: int(width) for width, _, wire in wires}
     ports = [wire for _, way, wire in wires if way and "$" in wire]
@@ -84,7 +84,7 @@ def _port_names(module: str) -> dict[str, str]:
     connections = dict(_CONNECTION.findall(module)) if unnamed else {}
 
     def bits(wire: str) -> list[_Bit]:
-        """Return the bits that a wire takes over, or its own ones, the lowest bit first."""
+        """Return the bits that a wire gets from others, or its own bits, the lowest bit first."""
         return _bits(connections.get(wire, wire), widths)
 
     carried = {port: bits(port) for port in unnamed}

@@ -75,15 +75,15 @@ class Work:
     between_blocks: int = 0
     """Cycles lost after each block except the last one."""
     drain: int = 0
-    """Least number of cycles between the last step of the instruction and the next instruction's
-    step."""
+    """Least number of cycles between the last step of the instruction and the first step of the
+    next one."""
     gate: bool = False
     """True if the function is one of GATES."""
     sums_lines: bool = False
     alone: bool = False
     """True if the lanes must be free of older gates. Sums of scaled elements and 1/x need this."""
     shared: bool = False
-    """True if elements and sums take turns in the requantisers, as an element takes one step."""
+    """True if elements of one step and their sums take turns in the requantisers."""
     halved: tuple[bool, bool] = (False, False)
     """For each operand, true if it is scaled by one half."""
     read_lines: NDArray[np.int64] | None = None

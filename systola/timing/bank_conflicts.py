@@ -23,9 +23,9 @@ from systola.timing.gates import Gates
 from systola.timing.regions import Times
 
 SEARCHED = 256
-"""Number of lines in which yielding_writes looks for a conflict in one step."""
+"""Number of lines in which `yielding_writes` looks for a conflict at a time."""
 HORIZON = 2 * DEPTHWISE_TAPS
-"""Largest number of cycles that a vector takes, including some cycles in which it waits."""
+"""Number of cycles that the search looks ahead. A vector takes no more, even with some waits."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,7 @@ class Reader:
     paired: bool = False
     """True if each read takes the line before, too, from the bank before."""
     gates: Gates | None = None
-    """Gates with older vectors, between which vectors that sum lines must find slots.
-
-    None for vectors of other kinds.
-    """
+    """Model of the gates, in which each vector must find a slot; None if vectors need no slot."""
 
 
 def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:

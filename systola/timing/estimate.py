@@ -387,7 +387,7 @@ class Walk:
     def result(self) -> Estimate:
         """Return the estimate, after the issue of the Halt."""
         idle = max(self._issued + SEEN, self._idle())
-        # The last fetch must have arrived, too.
+        # DONE also waits until the last fetch has arrived.
         return self._record.result(round(max(idle, self._fetch.end(self._pc)) + HALT))
 
     def _effective(self, pc: int, registers: Sequence[int]) -> tuple[Instruction, dict[str, int]]:
@@ -503,8 +503,8 @@ class Walk:
         For an instruction that waits for all units, return the cycle in which all queues are empty.
         """
         if opcode in WAITS:
-            # If the last two tags entered the trace in consecutive cycles, this shows a cycle
-            # later.
+            # If the last two tags entered the trace in consecutive cycles, the sequencer sees a
+            # cycle later that all is complete.
             return self._idle() + 1 + self._tags_in_a_row
         if opcode == Opcode.DEBUG_TAG:
             return self._tagged[0] + SEEN

@@ -23,7 +23,7 @@ HANDED_OUT = 4
 MOVED = 3
 """Cycles that an instruction takes to the last stage of the scalar unit."""
 DECODED = ISSUE_INTERVAL
-"""Cycles from an instruction's last step to its issue, which the sequencer decides."""
+"""Cycles from an instruction's last step in the decoder to its issue by the sequencer."""
 INTERVAL = 2
 """Cycles from an instruction to the next one in the fetch."""
 ENDS = 2

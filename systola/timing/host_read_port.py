@@ -27,9 +27,9 @@ PortState = tuple[
 ]
 """Type of the state of a HostReadPort.
 
-It has the first cycle for beats of data, the first cycle for beats of instructions, and the
-transfers. Of each transfer it first has its four cycles. Then follow the cycles from beat to beat,
-and the number of beats of a burst.
+It has the first cycle for beats of data and the first cycle for beats of instructions. One tuple
+has four cycles of each transfer. Another one has the cycles from beat to beat, and the number of
+beats of a burst, of each transfer.
 """
 
 
@@ -107,7 +107,7 @@ class HostReadPort:
             if granted > transfer.asked:
                 before = max(before, transfer.end + self._memory.beat)
             else:
-                # Only the bursts that were already requested are on their way.
+                # Of this transfer, the fetch waits only for bursts that were requested before.
                 number = min(
                     granted - transfer.begun,
                     READS_IN_FLIGHT
@@ -127,7 +127,7 @@ class HostReadPort:
             each
             for each in self._transfers
             if max(each.asked + 1, each.end + self._memory.beat) > earliest
-            or each is self._transfers[-1]  # a later transfer can hold it up
+            or each is self._transfers[-1]  # a write may still hold up the last transfer
         ]
         return (
             recent(self._free, now),

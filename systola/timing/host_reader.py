@@ -27,14 +27,14 @@ DONE = 2
 ReaderState = tuple[float, tuple[tuple[Space, int, int, bytes, float], ...]]
 """Type of the state of a HostReader: the cycle in which it is free, and its last instructions.
 
-Each instruction has the memory it fills, the first and end address there, the times of its writes
-and its distance.
+Each instruction has the memory it fills, the first and end address there, the times of its writes,
+and the `distance` of _Fetched.
 """
 
 
 @dataclass
 class _Fetched:
-    """An instruction with its times."""
+    """An instruction that fills addresses of a memory, with the times of its writes."""
 
     space: Space
     place: slice

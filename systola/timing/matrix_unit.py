@@ -257,7 +257,8 @@ class MatrixUnit:
         """Return the state with times relative to cycle `now`."""
         free = self.free - now
         if free < -FORGOTTEN:
-            free = free % 2 - FORGOTTEN  # from there on, interlocks look in every other cycle
+            # Interlocks look in every other cycle, so it still matters if `free` is even or odd.
+            free = free % 2 - FORGOTTEN
         return free, tuple(
             ((times - now).tobytes(), lines.tobytes())
             for times, lines in self._recent

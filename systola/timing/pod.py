@@ -124,7 +124,7 @@ class _Core(Walk):
         """Begin the core with number `number` of the pod.
 
         `arrivals` has for each core the cycles in which it came to each barrier. `ways` has for
-        each core the number of cycles until this core knows of it.
+        each core the cycles from its arrival until this core knows of the arrival.
         """
         super().__init__(config, image, memory, [])
         reads, writes = ({False: Port(), True: Port()} for _ in range(2))

@@ -31,8 +31,7 @@ class Space:
         self.read: Times = self._times[1]
         """Cycle in which the last read of each address was announced.
 
-        For an instruction that does not free addresses as it reads them, it is the instruction's
-        end.
+        An instruction that frees all addresses together announces them at its end.
         """
         self.filled: Times = self._times[2]
         """Cycle in which the host reader's last write of each address was announced."""

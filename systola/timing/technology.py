@@ -33,7 +33,7 @@ class Technology:
     register_byte: float | None
     """One byte of a register; None if no figure is published."""
     memories: tuple[tuple[int, float], ...]
-    """Bytes of an on-chip memory, and the energy of an access of ACCESS_BYTES; rising."""
+    """Bytes of each on-chip memory, rising, and the energy of an access of ACCESS_BYTES to it."""
     dram_access: float
     """Energy of an access of ACCESS_BYTES to memory outside the chip, DDR3 or DDR4."""
 

@@ -28,7 +28,7 @@ class Pick(enum.Enum, shape=2):
     GATE = 2
     """The low byte of the gate's result."""
     HIGH = 3
-    """The high byte of an int16 result; its low byte was picked just before, by PLAIN or GATE."""
+    """The high byte of an int16 result; PLAIN or GATE gave its low byte just before."""
 
 
 class ScalingControl(data.StructLayout):
@@ -45,7 +45,7 @@ class ScalingControl(data.StructLayout):
 
 
 class ScaleControl(data.StructLayout):
-    """A control for MULTIPLIER_STAGE of the requantiser: the `multiplier` of a `scaled` element."""
+    """A control for MULTIPLIER_STAGE of the requantiser: an element's multiplier, if `scaled`."""
 
     def __init__(self) -> None:
         super().__init__({"scaled": 1, "multiplier": 31})
@@ -99,8 +99,9 @@ def lane_members(config: Config) -> dict[str, wiring.Member]:
 class ActivationLane(wiring.Component):
     """A lane that makes one result byte a cycle from an accumulator or from bytes of buffer lines.
 
-    A VectorLane adds up the elements of buffer lines. A Requantiser makes a code of the value. A
-    table or a GateLane may replace the code. At last a byte is picked for the line that is written.
+    A VectorLane adds up the elements of buffer lines. A Requantiser turns this sum, or a sum from
+    the accumulators, into the result. A table or a GateLane may replace the result. At last a byte
+    is picked for the line that is written.
 
     The column "cycle" counts cycles from the cycle in which the lane gets the value. Stages are
     constants of Requantiser, or of this class.
@@ -143,8 +144,8 @@ class ActivationLane(wiring.Component):
     | `pick`        | PICK_STAGE       | choice of the byte, with tables or 16-bit modes |
     | `byte_out`    | PICK_STAGE       | the byte, from logic; the user puts it into a register |
 
-    An element was taken by the VectorLane VALUE_STAGE cycles before, and is on its way to the sum
-    of the VectorLane.
+    The VectorLane took an element VALUE_STAGE cycles before cycle 0, and later adds the scaled
+    element to its sum.
 
     Throughput: one value a cycle. No back-pressure. Each lane has its own copy of the tables.
     With attention, a TableLane has the tables. The number on a curve takes the place of the result

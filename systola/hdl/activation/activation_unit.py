@@ -38,10 +38,11 @@ from systola.hdl.ports import (
 )
 
 LEAST = 128
-"""Number that is subtracted from 0 for a tap outside the map, so that no maximum counts this tap.
+"""Zero point of a tap outside the map. Its element is 0 - LEAST, the smallest int8, so that no
+maximum counts it.
 """
 FOLLOW_LATENCY = 2
-"""Cycles from the cycle in which a list lets a step pass to its read, through the interlock."""
+"""Cycles through the interlock: from the report that lets a step pass to the read of the step."""
 FRONT_LATENCY = PLAN_LATENCY + 1 + FOLLOW_LATENCY
 """Cycles from a command to its first read, through walk, plan and interlock."""
 
@@ -61,8 +62,8 @@ class ActivationUnit(wiring.Component):
     | `activate_reading`  | the list of accumulator rows: reports each row in the cycle after its
                             read, and retires when all are read |
     | `activate_operands` | the list of buffer lines: retires in the cycle after the last read |
-    | `activate_writing`  | the list of results: reports lines that are written in ANNOUNCED cycles,
-                            and retires when all are written by then |
+    | `activate_writing`  | the list of results: reports lines ANNOUNCED cycles before their write,
+                            and retires with the last line |
     | `accumulators`      | reads of accumulator rows |
     | `operands`          | reads of buffer lines, with their `ready` and their data |
     | `parameters`        | writes into the parameter memory |
@@ -70,7 +71,7 @@ class ActivationUnit(wiring.Component):
     | `buffer`            | writes of result lines |
     | `takes_line`        | a step that reads no accumulators was made, in the cycle before; a
                             counter uses it |
-    | `running`           | a program runs, where columns take turns |
+    | `running`           | a program runs; only where columns take turns |
 
     - Latency: the first read comes FRONT_LATENCY cycles after the command. The read of a step that
       waits comes FOLLOW_LATENCY cycles after a list lets the step go, or one cycle more. From the
@@ -81,7 +82,7 @@ class ActivationUnit(wiring.Component):
 
     Steps are left out so that no two meet in the lanes: `spacings` has these pauses, docs/lanes.md
     has their reasons. WALK_GAP cycles are lost between two instructions, and more if the first one
-    has fewer than five steps. A step that would meet gates of older vectors waits, see GateQueue.
+    has fewer than five steps. A step waits for a multiplier that gates still use, see GateQueue.
 
     Where two columns share a lane, a step takes two cycles. A pause is then a whole number of
     steps: as many cycles as above, or one more. Each program begins with the same turn, counted

@@ -12,10 +12,10 @@ from systola.hdl.activation.vector_lane import PLACE_BITS, AddendPlaces, VectorL
 def addend_places(m: Module, adds_to_sum: Value) -> data.View:
     """Return the places in memory that all lanes use in this cycle, for a write and for a read.
 
-    An addend is read two cycles before the requantiser takes it. If `adds_to_sum` was high in the
-    cycle before, the read place is one cycle older. The reason is that a sum of lines reaches the
-    requantiser one cycle later than an accumulator row. The next addend may follow after three
-    cycles. Halves of elements wait in the same memory, but never for the additional cycle.
+    An addend is read two cycles before the requantiser takes it. A sum of lines reaches the
+    requantiser one cycle later than an accumulator row. So after a cycle with `adds_to_sum`, an
+    addend is read that has waited one cycle longer. The next addend may follow after three cycles.
+    Halves of elements wait in the same memory, but never for the additional cycle.
     """
     assert 1 << PLACE_BITS == 2 * VectorLane.WAITING
     places, adds_before = Signal(AddendPlaces()), Signal()

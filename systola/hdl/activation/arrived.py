@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registers that keep the row and the line read last, while columns take turns to use them."""
+"""Registers that keep the row and the line read last, while the columns of a lane take turns."""
 
 from amaranth.hdl import Cat, Module, Signal, Value
 

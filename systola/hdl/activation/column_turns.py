@@ -5,9 +5,9 @@ from amaranth.hdl import Module, Mux, Signal, Value
 
 
 class ColumnTurns:
-    """A collection of the conditions that depend on the turn of a column.
+    """A collection of conditions that depend on the column of each lane that has its turn.
 
-    `turn` is the turn of the columns that are read in this cycle, or None where each column has a
+    `turn` is the number of the column that is read in this cycle, or None where each column has a
     lane of its own. A `stage` counts cycles from the read.
     """
 
@@ -15,23 +15,23 @@ class ColumnTurns:
         self._turn = turn
 
     def at(self, stage: int) -> Value:
-        """Return the number of the column that has its turn in a stage.
+        """Return the number of the column that has its turn `stage` cycles after the read.
 
-        The stage lies `stage` cycles after the read. READ_SLACK is a multiple of a step, so it does
-        not change the turn.
+        The cycles READ_SLACK, for which lanes wait for a read, are whole steps, so they do not
+        change the turn.
         """
         assert self._turn is not None
         return (self._turn - stage)[0]
 
     def first(self, holds: Value, stage: int) -> Value:
-        """Return `holds` limited to the first turn of a stage, where `holds` stays for all turns.
+        """Return `holds` in the first turn of a stage, else 0. `holds` stays for all turns.
 
         The first turn is for actions on a whole line, which is complete by then.
         """
         return holds if self._turn is None else holds & ~self.at(stage)
 
     def last(self, holds: Value, stage: int) -> Value:
-        """Return `holds` limited to the last turn of a stage, where `holds` stays for all turns."""
+        """Return `holds` in the last turn of a stage, else 0. `holds` stays for all turns."""
         return holds if self._turn is None else holds & self.at(stage)
 
     def now(self, m: Module, columns: Value, stage: int, *, once: bool = False) -> Value:

@@ -85,10 +85,10 @@ class VectorControl(data.StructLayout):
 
 
 class PassingControl(data.StructLayout):
-    """The part of VectorControl that passes through the stages of the lanes.
+    """A part of VectorControl that passes through the stages of the lanes.
 
-    The other part need not pass: the line of the vector waits in a memory, and further fields are
-    used before the vector gets its value.
+    The other fields need not pass: `line` waits in a memory, and `parameter` and `scaled` are used
+    before the vector gets its value.
     """
 
     def __init__(self) -> None:

@@ -22,17 +22,16 @@ PRODUCT_LATENCY = 2
 
 
 def slots(turns: int) -> int:
-    """Return the steps, of `turns` cycles each, between two products of the same vector.
+    """Return the number of steps, of `turns` cycles each, between two products of a vector.
 
-    The second product has the sum with the first product as a factor. In the steps between, the
-    multiplier is free for other vectors. So this is also the number of vectors that can share a
-    lane.
+    The second product needs the sum with the first one as a factor. In the steps between, the
+    multiplier is free for other vectors. So this number of vectors can share a lane.
     """
     return -(-(PRODUCT_LATENCY + 1) // turns)
 
 
 def sum_steps(turns: int) -> int:
-    """Return the steps, of `turns` cycles each, from the operands of a product to its sum."""
+    """Return the number of steps, of `turns` cycles each, from a product's operands to its sum."""
     return PRODUCT_LATENCY // turns
 
 

@@ -28,9 +28,9 @@ from systola.hdl.activation.gate_lane import (
 )
 
 QUARTER, HALF = 1 << 13, 1 << 14
-"""Factors 1/4 and 1/2 with 15 fractional bits; such a product is rounded half up."""
+"""Factors 1/4 and 1/2 with 15 fractional bits; a product with one of them is rounded half up."""
 ALMOST_ONE = HIGHEST
-"""A factor just below one, which leaves values from 0 to 2^14 unchanged by its rounded product."""
+"""A factor just below one: its rounded product with a number from 0 to 2^14 is this number."""
 MINUS_ONE = -1 << 15
 """Minus one with 15 fractional bits: a factor that negates."""
 EXP_OF_EIGHTH = 28918
@@ -127,9 +127,9 @@ def microprogram(*, tanh: bool) -> list[Row]:
 
 def inverse_program() -> tuple[list[Row], int]:
     """Return the program of 1/x, and the number of its row that squares 1/sqrt(x) to get 1/x."""
-    # First, half of the difference between -x and the centred argument: -3, -5 or -7 times 2^11 for
-    # 1, 2 or 3 whole quarters in the argument. For 0 quarters, and for 4 (the argument 0), the last
-    # rows set the results.
+    # First, half of the difference between -x and the argument modulo 1/4, less 1/8. It is -3, -5
+    # or -7 times 2^11 for 1, 2 or 3 whole quarters in the argument. For 0 quarters, and for 4 (the
+    # argument 0), the last rows set the results.
     rows = [
         _add(offset=3 << 11),
         _add(offset=-5 << 11, condition=_QUARTER_BITS[1]),

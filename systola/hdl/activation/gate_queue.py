@@ -16,8 +16,7 @@ from systola.hdl.parts.ring import stepped
 
 
 class GateQueue(wiring.Component):
-    """A unit that holds a step if the gates of an older vector need a multiplier that it needs.
-    older vector use it.
+    """A unit that holds a step while gates of older vectors use a multiplier that the step needs.
 
     A vector with gates has a function of GATES, such as SIGMOID.
 
@@ -31,11 +30,10 @@ class GateQueue(wiring.Component):
     | `hold_all`   | no step may be made |
     | `hold_issue` | no step may be made that issues a vector |
 
-    - `hold_all` stays for `alone_after` steps after the last vector with gates. An instruction is
-      exempt if it has gates, has the same `sums_lines` as this vector's instruction, and neither of
-      the two is `alone`.
-    - `hold_issue` keeps the place of each vector free: a vector with gates comes `gate_spacing`
-      steps after the last vector with gates, or a multiple of `slots` later.
+    - `hold_all` stays for `alone_after` steps after the last vector with gates. It does not hold an
+      instruction with gates and the same `sums_lines` as this vector, if neither is `alone`.
+    - `hold_issue` gives each vector with gates its own time slot: the vector comes `gate_spacing`
+      steps after the last one, or later by a multiple of `slots`.
 
     Both outputs are registers. The caller makes no step for two steps after `issues` with `gate`.
     """

@@ -34,8 +34,8 @@ SIGMOID_INTEGER_BITS = 3
 PARTS = {"factors": FactorControl(), "terms": TermControl(), "sum": SumControl()}
 """The parts of the control of the lanes. A row of a program sets each part in a different step."""
 PASSED_ON = 3
-"""Steps from `vector_places` to the lanes, one for each register: for the bits of the row, for the
-choice of the program, and one more.
+"""Steps from `vector_places` to the lanes, one for each register on the way: for the bits of the
+row, for the control of the chosen program, and near the lanes.
 """
 TAKING_ROW = 4
 """Number of the row that lets the lanes derive the conditions of the factors from the argument."""
@@ -137,9 +137,7 @@ class GateSequencer(wiring.Component):
         m.d.comb += self.finishes.eq(vector_places[-1])
 
         def passed(part: str, numbers: Iterable[int], name: str) -> Signal:
-            """Return a register that is high if a vector uses `part` of one of the rows `numbers`
-            next.
-            """
+            """Return a register that is high if a vector next uses `part` of a row in `numbers`."""
             row_comes = Signal(name=name)
             m.d.sync += row_comes.eq(
                 Cat(vector_places[times[part] + places * number] for number in numbers).any()
@@ -147,8 +145,8 @@ class GateSequencer(wiring.Component):
             return row_comes
 
         def kept(value: Value, name: str) -> dict[str, Signal]:
-            """Return `value` as it was when a vector started, at the step of each part of its
-            control.
+            """Return, for each part of the control, `value` as it was when the vector started that
+            uses this part.
             """
             ring = registers_in_turn(m, unsigned(1), turns=places, name=name)
             with m.If(self.start):

@@ -42,16 +42,16 @@ class LineWriter(wiring.Component):
     | `pick`             | choice of the bytes that the lanes give in the next cycle |
     | `enable`           | a line is written, in the cycle after its bytes |
     | `address`          | the line |
-    | `activate_writing` | reports lines that are written in ANNOUNCED cycles, and retires when all
-                           lines of an instruction are |
+    | `activate_writing` | reports lines ANNOUNCED cycles before their write, and retires with the
+                           last line of an instruction |
     | `turn`             | the turn of `end`, where columns take turns |
 
     Throughput: one line a cycle. No back-pressure. The results of the gates come in the order of
     their arguments. At most GATES vectors are in the gates, and the caller leaves them the time
     that they take. Both lines of a vector are announced together. A Measure writes no line.
 
-    Where columns take turns, all ports stay for as many cycles. Lines are written and announced
-    with the last turn.
+    Where columns take turns, all ports stay for all turns. Lines are written and announced with the
+    last turn.
     """
 
     def __init__(self, *, config: Config):

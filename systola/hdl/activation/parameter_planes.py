@@ -20,7 +20,6 @@ MULTIPLIER_PLANES = range(4, 8)
 
 class ParameterPlanes(wiring.Component):
     """A memory that reads an entry in every cycle, as it is known late whether there is a vector.
-    whether there is one.
 
     | port     | meaning |
     |---|---|
@@ -28,9 +27,10 @@ class ParameterPlanes(wiring.Component):
     | `entry`  | number of the entry that is read |
     | `planes` | C bytes of each plane |
 
-    Latency: LATENCY cycles from `entry` to `planes`, as for the row of a vector. The planes of the
-    multiplier take LATE cycles, until the requantiser needs them. Throughput: an entry a cycle. No
-    back-pressure. The interlocks keep reads away from an entry that is being written.
+    Latency: LATENCY cycles from `entry` to `planes`, so that they come with the accumulator row.
+    The planes of the multiplier come after LATE cycles, when the requantiser needs them.
+    Throughput: an entry a cycle. No back-pressure. The interlocks keep reads away from an entry
+    that is being written.
     """
 
     LATENCY = ROW_LATENCY

@@ -57,8 +57,8 @@ class Requantiser(wiring.Component):
     | `second`      |                  | with `borrow`: the other operand |
     | `lent`        |                  | the product of both, LENT_LATENCY cycles after `borrow` |
 
-    Throughput: one value a cycle. No back-pressure. Nothing overflows. `number` + `carry` is the f
-    of Vector if `rounding` is DOUBLE.
+    Throughput: one value a cycle. No back-pressure. Nothing overflows. With `rounding` DOUBLE,
+    `number` + `carry` is the function f in the formula of Vector.
 
     In a cycle with `borrow` no value may be in its MULTIPLIER_STAGE.
 
@@ -236,8 +236,8 @@ class Requantiser(wiring.Component):
         DOUBLE rounds twice: first half up (bit 0 of `product`), then half away from zero. So one is
         added in these cases:
 
-        - The number is negative, and the highest of the cut bits and any other cut bit are 1.
-        - The number is not negative, and the highest of the cut bits, or all others of them, are 1.
+        - The number is negative, the highest cut bit is 1, and at least one other cut bit is 1.
+        - The number is not negative, and the highest cut bit is 1 or all other cut bits are 1.
 
         SINGLE adds one if the highest of the cut bits is 1. Stochastic rounding adds a random
         number to the highest DITHER_BITS cut bits, and takes the carry.
@@ -305,8 +305,8 @@ class Requantiser(wiring.Component):
     def _dithered(self, m: Module, lower: Value, number: Value, fine_shift: Value) -> Value:
         """Return the carry of the sum of the bits cut off and `dither`: stages 6 and 7.
 
-        `lower` has the bits below `number`, and comes one cycle before it. Then `number` is shifted
-        right by `fine_shift`.
+        `lower` has the bits below `number`, one cycle before `number`. Both are shifted right by
+        `fine_shift` together.
         """
         bits_below = Signal(len(lower), reset_less=True)
         fraction, dithered_sum = Signal(DITHER_BITS), Signal(DITHER_BITS + 1)

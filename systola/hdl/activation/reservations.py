@@ -24,7 +24,7 @@ TAP_LATENCY = 2
 SUM_ENTRY = OPERAND_LATENCY + VectorLane.LATENCY
 """Cycles from the read of the last line of a sum to the entry of the sum into the requantisers."""
 SCALED_ENTRY = OPERAND_LATENCY + VectorLane.SCALED_LATENCY
-"""The SUM_ENTRY of a sum whose elements the requantisers have scaled before the addition."""
+"""The SUM_ENTRY of a sum with elements that the requantisers have scaled before the addition."""
 ELEMENT_ENTRY = OPERAND_LATENCY + VectorLane.VALUE_STAGE
 """Cycles from the read of a line to the entry of its elements into the requantisers or tables."""
 TAKEN = ROW_LATENCY + ActivationLane.PICK_STAGE - 1
@@ -126,7 +126,7 @@ TABLE: Mapping[Kind, Uses] = {
 def cycles_left_out(before: Kind, after: Kind) -> int:
     """Return the cycles to leave out between two steps, so that they meet in no part.
 
-    A step that is later by more cycles than that cannot meet the step `before` either.
+    With a longer pause the steps cannot meet either.
     """
     earlier, later = TABLE[before], TABLE[after]
     return max([0, *(earlier[part].last - later[part].first for part in earlier if part in later)])

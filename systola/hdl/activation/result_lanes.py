@@ -66,12 +66,12 @@ from systola.hdl.ports import BufferWriteSignature, ParameterWriteSignature, Tab
 
 ANNOUNCED_STAGE = ActivationLane.PICK_STAGE - ANNOUNCED
 END_STAGE = min(ANNOUNCED_STAGE, ActivationLane.GATE_STAGE)
-"""The first stage with the settings of a vector in registers; before it, these hold only a number.
+"""Stage from which on registers hold a vector's settings, not only the number of its instruction.
 """
 ROUNDING_STAGE, CLAMP_STAGE = Requantiser.ROUNDING_STAGE, Requantiser.CLAMP_STAGE - 1
-"""The stages in which the lanes get the settings of the requantiser, and the bounds of results."""
+"""Stages in which the lanes get settings: first rounding and offset, then the bounds of results."""
 SHARERS = 8
-"""Lanes that share a register of controls, or an eighth of all lanes if this is more."""
+"""Lanes that share a register of controls; in large machines an eighth of all lanes shares one."""
 
 
 def lanes_are_instances(config: Config) -> bool:
@@ -86,7 +86,7 @@ class ResultLanes(wiring.Component):
     |---|---|
     | `line`             | control of a buffer line for the front of the lanes |
     | `operands`         | bytes of the line, LINE_LATENCY cycles after `line` |
-    | `before`           | low bytes for `pair`, with the others, if the core `reads_pairs` |
+    | `before`           | low bytes for `pair`, with `operands`; only if the core `reads_pairs` |
     | `issue`            | a vector is issued; with it comes the last line of its sum |
     | `vector`           | control of the vector |
     | `said`             | settings of the instruction, from one cycle before its first `issue` to
@@ -95,8 +95,8 @@ class ResultLanes(wiring.Component):
     | `parameters`       | writes into the parameter memory |
     | `tables`           | writes into the tables |
     | `buffer`           | writes of result lines |
-    | `activate_writing` | reports lines that are written in ANNOUNCED cycles, and retires when all
-                           lines of an instruction are |
+    | `activate_writing` | reports lines ANNOUNCED cycles before their write, and retires with the
+                           last line of an instruction |
     | `about`            | with the last vector of a Measure: its fields |
     | `seed`             | with the load of a seed: the seed |
     | `turn`             | number of the column that has its turn, where columns take turns |
@@ -205,7 +205,7 @@ class ResultLanes(wiring.Component):
         return m
 
     def _delayed_controls(self, m: Module, vectors: IssuedVectors) -> dict[int, DelayLine]:
-        """Return the controls of vectors in the stages before END_STAGE that use them, by stage."""
+        """Return the controls of vectors, by stage, for stages before END_STAGE that need them."""
         at: dict[int, DelayLine] = {}
         passing_control = Signal(PassingControl())
         m.d.comb += [

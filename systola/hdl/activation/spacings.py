@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pauses between steps of the activation unit, which follow from the reservation table.
 
-Two steps of one instruction are apart by its own steps, or by one of these pauses. After the last
-step of an instruction a step of any kind may come. The user of ResultLanes keeps three more rules,
-for parts whose next use is not in the order of the steps:
+Two steps of an instruction that could meet have other steps of it between them, or one of these
+pauses. After the last step of an instruction a step of any kind may come. The user of ResultLanes
+keeps three more rules, for parts that steps do not use in their order:
 
 1. A vector with SIGMOID or TANH comes `gate_spacing` steps after the vector before with one of
    these functions, or later by a multiple of `slots`. Both are vectors of lines without scaled
@@ -43,7 +43,7 @@ ADDEND_SPACING = cycles_left_out(Kind.SUM, Kind.FIRST_OF_TWO)
 """Cycles that are left out between sums of lines that are added to earlier results.
 
 With training, these cycles are left out only after a copy that takes one step for its element. All
-other vectors take as many cycles anyway."""
+other vectors are far enough apart anyway."""
 DRAIN_SPACING = cycles_left_out(Kind.SUM, Kind.ROW)
 """Cycles that are left out after the last sum of lines of an instruction."""
 LONG_SPACING = max(
@@ -53,7 +53,7 @@ LONG_SPACING = max(
     *(cycles_left_out(Kind.ROW, later) for later in (Kind.MEASURE, Kind.LOADS_TILE)),
     cycles_left_out(Kind.SUM_CURVE, Kind.ROW),
 )
-"""Cycles that are left out after the vectors whose parts stay taken for longest.
+"""Cycles that are left out after the vectors that use their parts for longest.
 
 The pause follows
 
@@ -77,9 +77,9 @@ An `Interlock` allows reads of the line from the cycle after the write."""
 def gate_pause(turns: int) -> int:
     """Return the steps that are left out after a vector with SIGMOID or TANH.
 
-    The pause is `slots` steps shorter than `gate_spacing`. A next vector of one or two steps, with
-    SIGMOID or TANH, may therefore come too early by as many steps. GateQueue then holds it. The
-    pause also follows a sum of scaled elements on a curve.
+    The pause is `slots` steps shorter than `gate_spacing`, as the steps of the next vector come on
+    top. If that vector has only one or two steps, it may come too early, and GateQueue holds it.
+    The pause also follows a sum of scaled elements on a curve.
     """
     pause = gate_spacing(turns) - slots(turns)
     assert pause >= left_out(cycles_left_out(Kind.SCALED_CURVE, Kind.ROW), turns)
@@ -98,7 +98,7 @@ def alone_after(turns: int, *, sums_lines: bool) -> int:
 def left_out(cycles: int, turns: int) -> int:
     """Return the steps to leave out for a pause of `cycles` cycles, one or more.
 
-    A step takes `turns` cycles, one for each column of a lane. Each of the one or two lines of its
-    result takes as many cycles, too.
+    A step takes `turns` cycles, one for each column of a lane, and so does each of the one or two
+    lines of its result.
     """
     return -(-(cycles + 1 + 2 * (turns - 1)) // turns) - 1

@@ -32,7 +32,7 @@ class StepKind(data.StructLayout):
     | `halved_a`          | operand a is int8 and has a scale of one half |
     | `halved_b`          | operand b is int8 and has a scale of one half |
     | `one_tap`           | the phase TAPS has one step |
-    | `few_taps`          | a block has at most TAP_SPACING taps, which need time |
+    | `few_taps`          | a block has at most TAP_SPACING taps, so a pause follows their loads |
     | `last_but_one`      | number of the last tap but one |
     | `few_lines`         | a vector has one element, which takes one step; with training |
     | `curve`             | its function is a curve, with attention |

@@ -22,7 +22,7 @@ class Transposer(wiring.Component):
     one load or take a cycle, not both in the same cycle. No back-pressure.
 
     Byte j of line i lies in memory i XOR j at address i. So the bytes of a line lie in different
-    memories, and so do the bytes of a column. The same permutation leads there and back.
+    memories, and so do the bytes of a column. Loads and takes use the same permutation.
     """
 
     def __init__(self, *, cols: int):

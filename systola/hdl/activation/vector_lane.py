@@ -44,8 +44,8 @@ class ElementControl(data.StructLayout):
                       lowest 8 bits of the element count |
     | `addend`      | the number is an addend of a result, before the subtraction |
     | `coefficient` | factor of the element |
-    | `keep`        | the element is the FIRST for later elements; with factor FIRST it is divided
-                      by the FIRST |
+    | `keep`        | the element becomes the FIRST for later elements; with `coefficient` FIRST,
+                      the element is divided by the FIRST before it |
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -69,8 +69,8 @@ PLACE_BITS = 4
 class AddendPlaces(data.StructLayout):
     """A pair of places in the memory of halves and addends.
 
-    `write` goes on by one in each cycle. `read` is WAITING places before `write`. For an addend
-    that came one cycle earlier than usual, `read` is one place further before.
+    `write` goes on by one in each cycle. `read` is WAITING places before `write`, or WAITING + 1
+    places for an addend that came one cycle earlier than usual.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class SumControl(data.StructLayout):
 
     | field      | meaning |
     |---|---|
-    | `update`   | the sum takes a term in: a product, if no other field names a term |
+    | `update`   | a term enters the sum: a product, if no other field names a term |
     | `scaled`   | the term is the number that the requantiser made of an element |
     | `halved`   | the term is half of an int8 |
     | `subtract` | the term is negated |

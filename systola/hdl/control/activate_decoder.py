@@ -42,7 +42,9 @@ _COPIED = (
 )
 """Members of the command that are copies of a field with the same name in the instruction."""
 _BOUNDS = {"floor": signed(8), "ceiling": signed(8), "limit": unsigned(15)}
-"""Numbers that select the bounds of results, together with the function. Number 0 sets no bound."""
+"""Numbers that some functions take as bounds of results: `floor` and `ceiling` of int8 results,
+`limit` of int16 results. A `limit` of 0 sets no bound.
+"""
 
 
 class ActivateDecoder(wiring.Component):
@@ -79,7 +81,7 @@ class ActivateDecoder(wiring.Component):
         entries = self._entries(lines_paired)
 
         def chosen(name: str, signal: Value) -> Value:
-            """Set `signal` to the entry `name` of the present instruction, or to 0 without one."""
+            """Set `signal` to entry `name` of the present instruction, or to 0 if it has none."""
             values = ((at, entry[name]) for at, entry in entries.items() if name in entry)
             m.d.comb += signal.eq(ored(Mux(is_one_of(kind, at), v, 0) for at, v in values))
             return signal
@@ -157,7 +159,7 @@ class ActivateDecoder(wiring.Component):
         }
 
         def copied(opcode: Opcode) -> dict[str, ValueLike]:
-            """Return the members that are copies of fields, and the `floor` of the results."""
+            """Return the members that are copies of fields; the zero point is the `floor`."""
             names = {field.name for field in BY_OPCODE[opcode].fields}
             found = {name: fields[opcode][name] for name in _COPIED if name in names}
             if not config.training:

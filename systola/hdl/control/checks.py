@@ -38,12 +38,12 @@ SUM = _Base.SUM
 LEAST_STEPS = 3
 """Smallest number of steps of an instruction.
 
-The word of an instruction needs as many cycles to move from stage to stage.
+The word of an instruction takes this number of cycles to move to the next stage.
 """
 LATE = ("host", "tiles")
 """Registers that only the last step of an instruction may write.
 
-The register `tiles` takes the product of this step.
+The register `tiles` takes the product of this last step.
 """
 
 
@@ -56,8 +56,8 @@ class Limit:
     notes: bool = False
     """True if exceeding the limit is only noted, for the next step.
 
-    Two regions overlap if both of two steps exceed their limits. The first step is only noted, the
-    second has the fault OVERLAP.
+    Two steps find an overlap of regions. The first one notes if its limit is exceeded. The second
+    one raises OVERLAP if both limits are exceeded.
     """
 
 

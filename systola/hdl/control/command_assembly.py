@@ -297,7 +297,7 @@ class ActivateAssembly(wiring.Component):
 
 
 def is_of(words: data.View, *opcodes: Opcode) -> Value:
-    """Return whether a command belongs to one of these instructions."""
+    """Return whether a command belongs to an instruction with one of these opcodes."""
     return Cat(words.flags[:OPCODE_BITS] == opcode for opcode in opcodes).any()
 
 

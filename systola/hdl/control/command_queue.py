@@ -16,7 +16,7 @@ from systola.hdl.parts.promise import promised
 LATENCY = 2
 """Cycles from the `push` of a command into an empty queue until it is `valid`."""
 BLOCK_BITS = 170
-"""Width in bits from which on commands are kept in block RAM; small machines have few blocks."""
+"""Least width in bits of commands in block RAM. FPGAs of small machines have few block RAMs."""
 
 
 class CommandQueue(wiring.Component):

@@ -33,8 +33,8 @@ class Decoded(data.StructLayout):
     | field | meaning |
     |---|---|
     | `kind` | a bit for each opcode (`kind_bits`) |
-    | `ways` | a bit for each group of `groups_of`: the instruction belongs to it; links: for either
-               side |
+    | `ways` | a bit for each group of `groups_of`: the instruction belongs to it; an instruction of
+               the links has the bits of both sides |
     | `pc` | address of the instruction |
     | `failed` | a check has failed; valid from the second cycle |
     | `cause`, `address` | fault of the first failed check, and its address; valid from the second

@@ -29,7 +29,7 @@ ALTERNATE = (Opcode.READ_HOST_MEMORY_ALTERNATE, Opcode.WRITE_HOST_MEMORY_ALTERNA
 
 
 class Verdict(data.StructLayout):
-    """A layout that records if a check has failed, and the fault and address of the first one."""
+    """A layout that records if a check has failed, with fault and address of the first failure."""
 
     def __init__(self) -> None:
         super().__init__({"failed": 1, "cause": ceil_log2(len(Fault)), "address": 32})
@@ -137,7 +137,7 @@ class DecodedFields(wiring.Component):
     def _spaces(self, m: Module) -> None:
         """Form the regions of buffer lines, parameters and tables.
 
-        The address spaces of parameters and tables begin where all lower bits are zero.
+        The address of an entry or table is its number ORed with the first address of its space.
         """
         config, out, shown = self._config, self.decoded, self.found
         fields = fields_of(self.given.word)
@@ -161,8 +161,8 @@ class DecodedFields(wiring.Component):
     def _transfer(self, m: Module) -> None:
         """Form the transfer of a copy.
 
-        If the lines of a copy do not follow one another, each block of the copy is a run. With an
-        alternate copy each row is a run.
+        If the lines of a copy follow one another in host memory, the copy is a single run. Else
+        each line is a run or, with an alternate copy, each row of lines.
         """
         config, out, shown = self._config, self.decoded, self.found
         kind, read = self.given.kind, fields_of(self.given.word)[Opcode.READ_HOST_MEMORY]

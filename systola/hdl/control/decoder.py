@@ -45,7 +45,7 @@ RESULT = signed(42)
 
 @dataclass(frozen=True)
 class _Finish:
-    """The end of an instruction in the decoder.
+    """A group of signals that mark the end of an instruction in the decoder.
 
     | field     | meaning |
     |---|---|
@@ -319,7 +319,8 @@ class Decoder(wiring.Component):
             # A constant base is not an address: a failed check of the window has address 0.
             addresses = (table.bases.selected(row.base, half, constants=False) for half in (0, 1))
             m.d.sync += self._region_base.eq(Mux(row.base.half, *reversed(tuple(addresses))))
-        assert not self._config.input_pitch >> WIDTH_LIMIT  # so `low` holds the whole product
+        # The pitch fits into the lower part of the factor, so `low` holds the whole product.
+        assert not self._config.input_pitch >> WIDTH_LIMIT
         special: dict[str, ValueLike] = {"run": product, "dense": low == stride}
         regions = [n for n, shape in found.shape().members.items() if isinstance(shape, Region)]
         with m.If(added_step.valid & added_step.first):
@@ -447,8 +448,7 @@ class Decoder(wiring.Component):
         kept_verdict = Signal(Verdict(), reset_less=True)
         groups_entered = Signal(len(groups_of(self._config)), reset_less=True)
         lines_linear = Signal(reset_less=True)
-        # If the lines of a copy follow one another in host memory, the copy is a single run. Else
-        # each line is a run.
+        # If the lines of a copy follow one another in host memory, the copy is a single run.
         copy = fields_of(given.word)[Opcode.READ_HOST_MEMORY]
         one_block = is_one_of(given.kind, *ALTERNATE) | (copy.blocks == 1)
         with m.If(finish.copies):

@@ -116,7 +116,7 @@ class _Walks:
         """Yield steps that check that the results share no line with the operand `name`.
 
         The step `b` computes the region of the results. The regions of the results and of the
-        operand must be computed before. Where `allowed`, no overlap is found.
+        operand must be computed before. If `allowed` is true, an overlap is no fault.
         """
         found = self._known.found
         end = found[name].end if allowed is None else Mux(allowed, 0, found[name].end)
@@ -318,8 +318,7 @@ class _Walks:
             Step(0, f.kernel_height, f.kernel_width, into=("taps",), least=kernel),
             Step(0, f.stride_y, f.pitch, into=("row_step",), least=("stride_y",)),
             Step(0, f.dilation_y, f.pitch, into=("tap_step",), least=("dilation_y",)),
-            # These steps check minima only. Their second purpose is to keep the next instruction
-            # from coming sooner.
+            # These steps compute nothing: they check minima, and delay the next instruction.
             Step(0, f.width, f.stride_x, least=("width", "stride_x")),
             Step(0, f.dilation_x, 1, least=("dilation_x",)),
             NOTHING,

@@ -17,7 +17,7 @@ CHUNK_BYTES = 64
 AHEAD = 9
 """Largest number of instructions fetched ahead, rounded down to whole beats.
 
-If two chunks have more instructions, two chunks are the limit.
+If two fetch bursts have more instructions, two bursts are the limit.
 """
 
 
@@ -161,7 +161,7 @@ class Fetch(wiring.Component):
         jump_leaves = Signal()
         ring_drops = Signal()
         jump_unsure = Signal()  # `jump_examined` or `ring_drops`
-        request_lost = Signal()  # the next chunk on request does not belong to `units_requested`
+        request_lost = Signal()  # a jump has left the ring: a request on offer is of no use
         unit_readable = Signal()
         all_came = Signal(init=1)  # all requested units have come; one cycle late
         ring_empty = Signal()

@@ -33,8 +33,9 @@ class LinkGate(wiring.Component):
     | `lists` | the unfinished instructions of the links |
     | `clear` | the instruction may be issued, as far as the links are concerned |
 
-    `clear` rises in its second cycle at the earliest, and then stays until its issue. Instructions
-    in the lists `sending` read their lines and rows; those in the lists `receiving` write them.
+    `clear` rises in the second cycle of an instruction at the earliest, and then stays until its
+    issue. Instructions in the lists `sending` read their lines and rows; instructions in the lists
+    `receiving` write them.
     """
 
     def __init__(self, *, config: Config, sending: Sequence[str], receiving: Sequence[str]):

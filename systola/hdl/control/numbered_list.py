@@ -45,8 +45,8 @@ class NumberedList(wiring.Component):
     | `youngest`   | the place of the youngest entry, also after it has left |
     | `retire`     | drops the oldest entry, also together with a push |
     | `advance`    | sets the reach of the oldest entry to `advance_to` |
-    | `advance_to` | no address below is needed by the oldest entry; or this entry is done, and the
-                     next entry needs no address below |
+    | `advance_to` | first address that the oldest entry may still need or, if this entry is done,
+                     that the next entry may need |
     | `progress`   | number and reach of the oldest entry |
     | `empties`    | no entry is left at the end of this cycle, not counting one that is pushed |
 

@@ -184,8 +184,8 @@ class NumberedScoreboard(wiring.Component):
             write.data.eq(loading.push),
             write.en.eq(reading.push),
             read.addr.eq((reading.progress.oldest - 1)[:RING_BITS]),
-            # A read's first line may be written before the older load in this list has ended. So
-            # only addresses above the buffer lines count here.
+            # A load may still be in this list when the next read already reports its first line.
+            # So only addresses above the buffer lines count: loads fill no others.
             loading.advance.eq(
                 reading.advance & (reading.advance_to > parameter_space(self._config))
             ),

@@ -32,8 +32,9 @@ DECODED = 2
 included.
 """
 _OWN_KIND = (1 << REGION_BITS) - 1
-"""The number that the memory uses, in place of a list's region, for regions of instructions not yet
-issued.
+"""Number that the region memory has for regions of instructions that are not issued yet.
+
+Each other number stands for a region of a list.
 """
 _BLOCK = {"ram_style": "block", "no_rw_check": 1}
 """Attributes of a block RAM. Without `no_rw_check` Yosys adds logic for read-write collisions."""

@@ -33,7 +33,7 @@ LINKED_OPCODES = tuple(entry.opcode for entry in instructions_of(links=True))
 def kind_bits(*, links: bool) -> int:
     """Return the number of bits of a `kind`: one for each opcode of a core.
 
-    They are in the order of LINKED_OPCODES.
+    The bits are in the order of LINKED_OPCODES.
     """
     return len(LINKED_OPCODES if links else OPCODES)
 

@@ -339,7 +339,7 @@ def rows_of(
         for mask in dict.fromkeys(pair.mask for pair in todo)
     ]
     while groups:
-        # The group with rows for the loaded region comes next, as this saves a row.
+        # A group that uses the loaded region comes next, as this saves a row that loads a region.
         group = min(groups, key=lambda each: (all(p.own != loaded for p in each), len(each)))
         groups.remove(group)
         group.sort(key=lambda pair: pair.own != loaded)

@@ -85,8 +85,8 @@ class Scoreboard(wiring.Component):
     | `matrix_reading` | MatrixMultiply, Convolve: their buffer lines | the last vector is read |
     | `matrix_summing` | MatrixMultiply, Convolve: their rows | the last row is announced |
     | `activate_reading` | Activate, Measure: their accumulator rows | the last row is read |
-    | `activate_operands` | its other instructions, Measure: lines | the last line is read |
-    | `activate_writing` | activation unit: results, parameters, tables | the last is announced |
+    | `activate_operands` | activation unit without Activate: buffer lines | the last line is read |
+    | `activate_writing` | activation unit: results, parameters, tables | last line announced |
     | `host_writing` | writes to host memory | the last write is acknowledged |
 
     With links there is also a queue for each part of the link unit. Each part has a port of
@@ -223,8 +223,8 @@ class Scoreboard(wiring.Component):
             m.d.sync += are_loads.bit_select(reading.free, 1).eq(loading.push)
         m.d.comb += [
             is_load.eq(are_loads.bit_select(reading.progress.place, 1)),
-            # A read's first line may be written before the older load in this list has ended. So
-            # only addresses above the buffer lines count here.
+            # A load may still be in this list when the next read already reports its first line.
+            # So only addresses above the buffer lines count: loads fill no others.
             loading.advance.eq(
                 reading.advance & (reading.advance_to > self._spaces["parameters"][0])
             ),
@@ -380,8 +380,8 @@ class Scoreboard(wiring.Component):
     def _low(self, region: data.View, *names: str) -> data.View:
         """Return the part of a region that a comparison needs.
 
-        If one of `names` is a region of parameters or tables, these are the low bits: they are
-        enough to compare addresses there. Otherwise it is the whole region.
+        If one of `names` is a region of parameters or tables, the low bits of addresses are enough.
+        Otherwise the comparison needs the whole region.
         """
         bits = [self._spaces[name][1] for name in names if name in self._spaces]
         if not bits:

@@ -36,7 +36,7 @@ from systola.hdl.parts.multiplier import WIDTH_LIMIT, Multiplier
 LATENCY = 9
 """Cycles from the cycle that addresses the last row of an instruction in the ROM to the verdict."""
 _FACTOR_STAGE = 3
-"""The pipeline stage in which a row takes its x; the ROM shows a row in stage 1."""
+"""Pipeline stage in which a row takes its operand x. The ROM shows a row in stage 1."""
 _SELECT_STAGE = 5
 _BASE_STAGE = _FACTOR_STAGE + MULTIPLIED
 _SUM_STAGE = _BASE_STAGE + 1

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 class Term:
     """A product of `factors`, which are names or numbers. A `negative` term is subtracted.
 
-    The term counts only if all `conditions` hold. A condition is a comparison, as the formula
-    writes it, the name of a flag, or a flag subtracted from 1.
+    The term counts only if all `conditions` hold. A condition has the text of the formula: a
+    comparison, the name of a flag, or 1 - the name of a flag.
     """
 
     factors: tuple[str, ...] = ()

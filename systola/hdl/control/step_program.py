@@ -67,7 +67,7 @@ CONDITIONS: Mapping[frozenset[str], When] = {
     SECOND: When.SECOND,
     SECOND | {"wide_operands"}: When.SECOND_AND_B,
 }
-"""The condition of a step that adds a term, by the set of conditions of the term."""
+"""Condition of the row that adds a term, for each set of conditions that a term may have."""
 _WITH_FLAGS = (
     *(Executor.MATRIX_UNIT, Executor.ACTIVATION_UNIT, Executor.LINK_UNIT),
     *(Executor.HOST_READER, Executor.WEIGHT_FETCH),
@@ -190,7 +190,7 @@ class Program:
         return end
 
     def _check_last(self, field: Field) -> dict[str, Any]:
-        """Return parts of the first row that let it check the last field that it reads."""
+        """Return the parts with which the first row checks the last field that it reads."""
         place = self.entry.offset(field.name)
         most = (1 << field.width) - 1
         if field.values is not None:
@@ -299,8 +299,8 @@ class Program:
     def overlap(self, name: str, when: When) -> None:
         """Append rows that check that the results share no line with an operand.
 
-        The condition `when` must be false if the results may replace the operand, on exactly its
-        lines.
+        An overlap is a fault only if the condition `when` holds. So the condition must be false
+        where the results may replace the operand, on exactly its lines.
         """
         self.emit(base="result.base", limit=f"{name}.base", note=Note.EQUAL_A, names=True)
         self.emit(base=f"{name}.end", limit="result.base", note=Note.BEYOND)

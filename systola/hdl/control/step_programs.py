@@ -206,8 +206,8 @@ def _last(p: Program) -> None:
 def _copy(p: Program, host: Use, region: Callable[[], None]) -> None:
     """Append the ROM rows of a copy between host memory and the chip.
 
-    Lines that follow one another in host memory are a single run. Else a run is a block, or with
-    the alternate copies a row.
+    Lines that follow one another in host memory are a single run. Else each line is a run or, with
+    an alternate copy, each row of lines.
     """
     config = p.config
     alternate = p.entry.opcode in ALTERNATE

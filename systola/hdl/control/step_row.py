@@ -23,7 +23,7 @@ CELLS = 128
 SCANNED = ("result", "host", "sums", "source", "operand", "entries", "table")
 """Regions of an instruction that the scan compares. Each has two cells: its base and its end."""
 REGION_CELLS = 16
-"""Number of the first cell of these regions, and number of cells reserved for them."""
+"""Number of the first cell of the regions SCANNED. It is also the number of cells for them."""
 KEPT_BITS = 17
 """Width in bits of a kept factor, enough for a number of rows and for the bytes of the largest
 tile.
@@ -53,8 +53,9 @@ class Note(IntEnum):
 class Loads(IntEnum):
     """Registers that a step loads from the lowest bits of the instruction word.
 
-    All but NONE load the numbers of up to three index registers. All but SELECT load flags that
-    decide conditions. The place of the flags in the word depends on the instruction.
+    NONE loads nothing. All others load the numbers of up to three index registers and, except for
+    SELECT, flags that decide conditions. The place of the flags in the word depends on the
+    instruction.
     """
 
     NONE = 0

@@ -32,11 +32,10 @@ class TagQueue(wiring.Component):
     Latency: a tag enters in the first cycle after its `push`, after the last `retire` that it waits
     for, and after all older tags. Throughput: one tag a cycle.
 
-    Marks: for each unit, the youngest unfinished instruction that a tag waits for is marked.
-    Several tags may wait for the same instruction. Only the first of them has the bit of the unit
-    in its `awaits`, as the others enter after it anyway. So marks and bits come in pairs, in the
-    same order. A tag with the bit may enter if a further mark is complete: one more than tags with
-    the bit have entered.
+    Marks: a tag that waits for a unit marks the youngest unfinished instruction of the unit, and
+    has the bit of the unit in its `awaits`. If an older tag has marked this instruction, the new
+    tag enters after the older one anyway, and needs neither mark nor bit. So marks and bits come in
+    pairs, in the same order. The n-th tag with the bit may enter when the n-th mark is complete.
     """
 
     def __init__(self, *, depth: int):
@@ -91,7 +90,7 @@ class TagQueue(wiring.Component):
             youngest_mark = Signal(self._depth, name=f"youngest_mark_{unit}")
             marks_held = Signal(self._depth, name=f"marks_held_{unit}")
             marks_next = Signal(self._depth, name=f"marks_next_{unit}")
-            # Thermometer code of the number of completed marks with a tag that has not entered.
+            # Thermometer code of the number of completed marks with a tag that still waits.
             marks_completed = Signal(TAGS_WAITING, name=f"marks_completed_{unit}")
             completed_next = Signal.like(marks_completed, name=f"completed_next_{unit}")
             completes = self.retire[unit] & marks_next[0]

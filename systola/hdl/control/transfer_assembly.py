@@ -88,7 +88,7 @@ class TransferAssembly(wiring.Component):
     def _enter(self, m: Module) -> None:
         """Form the entry of a read that is under way.
 
-        The address spaces of parameters and tables begin where the bits of their numbers are zero.
+        The address of an entry or table is its number ORed with the first address of its space.
         """
         words, command = self.words, self.command
         entries: Mapping[Opcode, tuple[Kind, int]] = {

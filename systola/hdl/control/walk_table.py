@@ -21,9 +21,10 @@ class Choices:
     |---|---|
     | `group` | group of the value, one-hot; zero for the value zero, which is in no group |
     | `pick`  | place of the value in its group |
-    | `half`  | half of the groups; only with two halves, which then share the bits of `group` |
+    | `half`  | half of the groups that has the value; only if the groups are in two halves, which
+                share the bits of `group` |
 
-    With two halves, `selected` is called for each, and its user chooses by `half`.
+    With two halves, the user calls `selected` for each half, and chooses by `half`.
     """
 
     def __init__(self) -> None:
@@ -91,7 +92,7 @@ def _is_zero(value: Value) -> bool:
 
 def _is_worked_out(value: Value) -> bool:
     """Return whether a value is the result of logic: no signal, constant or slice."""
-    signed = isinstance(value, Operator) and value.operator == "s"  # `as_signed` needs none
+    signed = isinstance(value, Operator) and value.operator == "s"  # `as_signed` needs no logic
     return not (signed or isinstance(value, Signal | Const | Slice))
 
 

@@ -26,8 +26,8 @@ class Counters(wiring.Component):
     | `activity` | conditions that determine the class of the cycle, see Activity |
     | `draining` | the program has ended, and its instructions complete |
     | `word`     | number of a word: low words of the counters are even, high words odd |
-    | `value`    | the word as it was in the cycle before, if `word` stays; 0 if there is
-                   none |
+    | `value`    | the word as it was in the cycle before, if `word` stays; 0 for a word
+                   that does not exist |
 
     Conditions are tested in the order of `CycleClass`, as far as they concern a waiting
     MatrixMultiply or Convolve. Then come `vector`, `draining`, `host_wait` and `issue_waits`. All

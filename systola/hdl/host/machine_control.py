@@ -163,8 +163,7 @@ class MachineControl(wiring.Component):
                 program_stops.eq(1),
                 self.stop.eq(1),
             ]
-        # In a cycle with `clear_units` no event above happens, so this condition need not exclude
-        # them.
+        # In a cycle with `clear_units` no event above happens, so none of them sets `stop` again.
         with m.If(clear_units):
             m.d.sync += self.stop.eq(0)
         with m.If(program_ends):

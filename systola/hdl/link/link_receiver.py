@@ -29,8 +29,8 @@ class LinkReceiver(wiring.Component):
     | `mismatch`     | the next beat is of another kind than the row; it is not taken |
 
     A write is requested in the cycle after the last beat. Throughput: a beat a cycle, while writes
-    are `ready`. `advance` and `retire` are registers. They report that a write or update is taken:
-    its user must know when it has its effect.
+    are `ready`. `advance` and `retire` are registers. They report that memory has taken a write or
+    update. The user must know how many cycles later this has its effect.
     """
 
     def __init__(self, *, config: Config):

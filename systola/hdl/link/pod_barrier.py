@@ -23,13 +23,13 @@ class PodBarrier(wiring.Component):
     | `to_left`, `to_right`     | a token goes out; one a cycle, from a register |
 
     The first token to the right means that this core has come. The k-th token of a barrier means
-    that the k - 1 cores to its left have come, too. It goes out when token k - 1 has come from
-    there. Tokens to the left have the same meaning for the cores to the right.
+    that the k - 1 cores to its left have come, too. It goes out when token k - 1 has come from the
+    left. Tokens to the left have the same meaning for the cores to the right.
 
     Let n = `cores`. A core knows that all have come by ceil((n - 1) / 2) tokens from the left and
-    floor((n - 1) / 2) from the right. It sends as many tokens to each side as are needed there.
-    Each barrier takes as many tokens as it sends, so that tokens of the next barrier may come
-    early.
+    floor((n - 1) / 2) from the right. So it sends ceil((n - 1) / 2) tokens to the right and
+    floor((n - 1) / 2) to the left. A barrier takes all tokens that are sent for it, so that tokens
+    of the next barrier may come early.
 
     Latency after the last arrival: the way of floor(n / 2) tokens, and one cycle. A token takes two
     cycles and the registers on the link.

@@ -52,8 +52,8 @@ class MultiplierRow(wiring.Component):
     Without `enable` nothing moves, and nothing is loaded. All bits of `enable` have the same value:
     each group has a bit of its own, so that a bit has few users.
 
-    `products_per_dsp`: products that share a DSP block, where the fabric leaves the choice. With 0
-    there is no block (ECP5).
+    `products_per_dsp`: products that share a DSP block, where the fabric leaves the choice. With 0,
+    on an ECP5, no block is used.
     """
 
     def __init__(self, *, cols: int, columns_per_stage: int, wide: bool, products_per_dsp: int):

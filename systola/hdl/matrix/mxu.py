@@ -69,8 +69,8 @@ class MXU(wiring.Component):
     | `sums`             | the sums of the columns, `latency` = rows + stages + 2 cycles after their
                            vector |
 
-    `load[k]` may come k - 1 cycles after the swap at the latest. It may come `stages` - 1 + k
-    cycles after the swap that took the old content of the row at the earliest.
+    `load[k]` comes at the latest k - 1 cycles after the swap that takes the row. It comes at the
+    earliest `stages` - 1 + k cycles after the swap that took the old content of the row.
     """
 
     def __init__(self, *, config: Config):

@@ -50,8 +50,8 @@ class BlockRing(wiring.Component):
             memory_reads.eq(~has_read | memory.output_enable),
             memory.read_enable.eq(memory_reads),
             memory.read_address.eq(read_place),
-            # In cycles without a push, the word after the last payload is written. Its content does
-            # not matter before its push, but it must not be read in the same cycle.
+            # Each cycle without a push writes `pushed` after the last payload, in case that a push
+            # follows. The word must not be read in the cycle in which it is written.
             memory.write_enable.eq(~self.push),
             memory.write_address.eq(write_place),
             memory.write_data.eq(self.pushed),

@@ -117,8 +117,8 @@ class InFlight(wiring.Component):
                      its own push |
     | `advance`    | sets the reach of the oldest entry to `advance_to`; not in the two cycles after
                      the push of this entry |
-    | `advance_to` | no address below is needed by the oldest entry; or this entry is done, and the
-                     next entry needs no address below |
+    | `advance_to` | first address that the oldest entry may still need or, if this entry is done,
+                     that the next entry may need |
     | `progress`   | place and reach of the oldest entry; meaningless in the two cycles after its
                      push |
     | `valid`      | as many ones, from bit 0, as there are entries |

@@ -24,7 +24,7 @@ class Check:
     | field     | meaning |
     |---|---|
     | `watched` | name of the mask that the check uses |
-    | `used`    | name of the bit of the item without which this check is left out |
+    | `used`    | name of a bit of the item; the check is left out if this bit is 0 |
     | `address` | name of the field; None: the item waits until the entry has left its list |
     | `space`   | bits that the address has in addition: they name the address space in which it
                   lies |
@@ -56,8 +56,8 @@ class Interlock(wiring.Component):
 
     The interlock keeps the masks of the items that it holds. A taken item is compared in the next
     cycle. If it is clear then, it is offered in the cycle after. Else it is compared again in every
-    other cycle, and is offered in the cycle after it is clear. Every other cycle is a choice for
-    followers: in step with its producer, a follower would meet the producer's reads in the same
+    other cycle, and is offered in the cycle after it is clear. With a comparison in every cycle, a
+    follower would run in step with its producer: it would meet the producer's reads in the same
     bank of the buffer again and again. Throughput: one item a cycle, however long the item before
     has waited.
 

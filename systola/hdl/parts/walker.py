@@ -144,7 +144,7 @@ class Walker(wiring.Component):
         next_is_last = Signal(flags, reset_less=True)
         # The innermost level that is not in its last iteration `goes_on`, and the levels inside it
         # start again (`level_restarts`). In the last place, and without a place, all levels start
-        # again. In the last place this is meaningless, as no place follows. Without a place it
+        # again. In the last place this is meaningless, as no place follows. Without a place this
         # makes `next_lasts` right for the first place of a walk. The flags of a new walk come late.
         goes_on = Signal(flags)
         level_restarts = Signal(flags, init={level.name: 1 for level in levels})

@@ -42,10 +42,10 @@ class MemoryMux(wiring.Component):
     | `together`                               | all cores start in this cycle |
     | `memory_read`, `memory_write`            | the masters |
 
-    Read IDs: host memory of core i is i. Weights are `cores`, or `cores` + i without broadcast.
-    Write IDs: core i is i. Bursts are of whole words. So the first and the last word of a read may
-    have bytes that were not requested. The docstrings of the units in this folder describe their
-    buffers and their order of service.
+    A read of host memory by core i has the ID i, and so has a write. A read of weights has the ID
+    `cores`, or without broadcast `cores` + i. Bursts are of whole words. So the first and the last
+    word of a read may have bytes that were not requested. The docstrings of the units in this
+    folder describe their buffers and their order of service.
     """
 
     def __init__(self, *, config: Config, cores: int, shared: SharedMemory):

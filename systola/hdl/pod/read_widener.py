@@ -29,9 +29,6 @@ class ReadWidener(wiring.Component):
     of its words. So a core that does not take its beats does not block other cores. Throughput: a
     beat a cycle, and a request a cycle. Latency: two cycles from AR to `request`, three from a word
     to its first beat.
-
-    Throughput: a beat a cycle, and a request a cycle. Latency: two cycles from AR to `request`,
-    three from a word to its first beat.
     """
 
     def __init__(self, *, port: NarrowPort):

@@ -12,7 +12,7 @@ from systola.hdl.parts.round_robin import RoundRobin
 from systola.hdl.pod.word_ports import WordBurst
 
 PATIENCE = 256
-"""Cycles for which a burst waits for the cores that shared the core's burst before."""
+"""Largest number of cycles for which a request waits for the other cores of its group."""
 BURSTS_AHEAD = 16
 """Bursts under way at one time."""
 _SETTLES = 2
@@ -35,11 +35,11 @@ class WeightBroadcast(wiring.Component):
     | `last`       | the word is the last one of its burst |
     | `to`         | a bit for each core: the word is for this core |
 
-    Groups: a request waits for all cores that shared the core's burst before, its group. After
-    `together`, all cores are a group. The request waits until each core of the group requests
-    something, for `patience` cycles at most. Then all cores that request the same burst get it, and
-    are the new group. Nothing is stored: for a core that comes later the burst is read again.
-    Requests that have stopped waiting go one at a time, round robin.
+    Groups: cores that got the same burst are a group. After `together`, all cores are a group. A
+    request waits until each core of its group requests something, for `patience` cycles at most.
+    Then all cores that request the same burst get it, and are the new group. Nothing is stored: for
+    a core that comes later the burst is read again. Requests that have stopped waiting go one at a
+    time, round robin.
 
     Throughput: a burst every three cycles. Latency: two cycles for a burst that does not wait, none
     for words. Words come in the order of the requests.

@@ -13,7 +13,7 @@ from systola.hdl.parts.skid_buffer import SkidBuffer
 from systola.hdl.transfers.axi import ReadSignature, is_error
 
 READS_IN_FLIGHT = 64
-"""Bursts under way at one time: enough for a beat a cycle from single-beat bursts at 60 cycles."""
+"""Bursts under way at one time: enough for a single-beat burst a cycle at 60 cycles of latency."""
 
 FETCH_INTERVAL = 3
 """Least number of cycles from a request of the fetch to its next request."""

@@ -33,8 +33,8 @@ WRITES_IN_FLIGHT = 64
 
 
 class _Line(data.StructLayout):
-    """A line to be read. `tail`: only the bytes of a tail are written. `used`: always 1, for
-    `Check`.
+    """A line to be read. `tail`: only the bytes of a tail are written. `used` is always 1, as each
+    `Check` names such a bit.
     """
 
     def __init__(self, *, config: Config):
@@ -157,8 +157,8 @@ class HostWriter(wiring.Component):
             burst_asked.eq(burst_announced),
             bursts_unanswered.eq(bursts_unanswered + burst_asked - bus.bvalid),
             self.quiet.eq((bursts_unanswered == 0) & ~burst_asked & ~burst_announced),
-            # `bursts_full` is a register, so it comes late: one more burst may be announced, or two
-            # bursts that `bursts_unanswered` does not count yet.
+            # `bursts_full` rises a cycle late, and `bursts_unanswered` counts a cycle late. So one
+            # more burst may be ahead of its data, and two more may be without an answer.
             bursts_full.eq(ahead[BURSTS_AHEAD - 2] | (bursts_unanswered >= WRITES_IN_FLIGHT - 2)),
             self.error.eq(bus.bvalid & is_error(bus.bresp)),
             self.host_writing.retire.eq(
