@@ -11,7 +11,7 @@ from systola.hdl.verilog import convert
 
 
 class Inner(wiring.Component):
-    """A unit whose inputs the design around it drives piece by piece."""
+    """A unit with inputs that the design around it drives piece by piece."""
 
     fields: In(data.StructLayout({"low": 4, "high": 4}))
     word: In(12)
