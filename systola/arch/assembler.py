@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Assembler and disassembler, both driven by the instruction table.
 
-One instruction a line: `mnemonic operand=value, operand=value`, operands in any order, those with
-a default may be left out. Numbers are decimal or 0x hexadecimal, negative where the field is
-signed, or a name where the field has names (`function=relu`). `buffer=100+r3` and `buffer=r3` add
-an index register: they stand for `buffer=100, buffer_register=3` and for the same with 0. `#`
-starts a comment. `.word` with a number of 128 bits stands for any instruction word, legal or not.
+Each line has one instruction: `mnemonic operand=value, operand=value`. Operands may come in any
+order, and an operand with a default may be left out. A value is a number, decimal or 0x
+hexadecimal, or a name if the field has names (`function=relu`). A signed field may be negative.
+`buffer=100+r3` adds an index register: it stands for `buffer=100, buffer_register=3`. `buffer=r3`
+is short for `buffer=0+r3`. `#` starts a comment. `.word` with a number of 128 bits stands for any
+instruction word, legal or not.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def assemble(text: str, config: Config | None = None) -> bytes:
 
 
 def assemble_program(text: str, config: Config | None = None) -> bytes:
-    """Assemble a whole program, which must pass check_program, too."""
+    """Assemble a whole program; mistakes that check_program finds raise AssemblyError, too."""
     words = list(_words(text, config))
     try:
         check_program([word for _, word in words])
@@ -205,7 +206,7 @@ def _text(word: bytes) -> str:
         try:
             exact = encode(entry.opcode, **operands) == word
         except EncodingError:
-            exact = False  # a field below its minimum
+            exact = False  # A field is below its minimum.
         if exact:
             return f"{entry.mnemonic} {', '.join(_operands(entry, operands))}".rstrip()
     return f"{WORD_DIRECTIVE} 0x{int.from_bytes(word, 'little'):032x}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from systola.arch.isa import CURVE_TABLES
 
 HOST_PAGE_BYTES = 4096
-"""Granularity of the DMA windows in bytes; also the AXI limit that no burst crosses."""
+"""Granularity of the DMA windows in bytes. No AXI burst crosses a multiple of this number."""
 
 
 class ConfigError(ValueError):
@@ -36,11 +36,11 @@ class Config:
     columns_per_stage: int = 4
     """Columns that share one activation register; the horizontal skew is cols / this number."""
     columns_per_lane: int = 1
-    """Columns that take turns in one lane of the activation unit, 1 or 2. Each step takes as many
-    cycles."""
+    """Columns that take turns in one lane of the activation unit, 1 or 2. A step takes a cycle for
+    each of these columns."""
     products_per_dsp: int = 1
-    """Products of the array that one DSP block makes, 1 or 2. Only some FPGAs (ECP5) leave the
-    choice.
+    """Products of the array that one DSP block makes, 1 or 2. The number matters only for the ECP5:
+    the DSP blocks of other FPGAs have a fixed number.
     """
     rows_in_logic: int = 0
     """Rows of the array, or of each of its tiles, that multiply in look-up tables and not in DSP
@@ -54,9 +54,9 @@ class Config:
     """Accumulator depth in rows of cols x 32 bits."""
     weight_fifo_tiles: int = 4
     parameter_entries: int = 64
-    """Depth of the parameter memory; one entry serves one tile of columns."""
+    """Depth of the parameter memory in entries; an entry serves the columns of one tile."""
     tables: int = 4
-    """256-entry activation tables; 0: none, and no function TABLE."""
+    """Number of activation tables of 256 entries. With 0 there is no function TABLE."""
     depthwise: bool = True
     """Whether there is Depthwise: it needs a multiply-accumulate for each column beside the array.
     """
@@ -202,8 +202,8 @@ class Config:
     def link_beats(self) -> int:
         """Beats that a core may have sent to a neighbour and that the neighbour has not taken.
 
-        There is room for two accumulator rows, and for as many beats as cover the way there and
-        back.
+        There is room for two accumulator rows, and for at least 16 beats, which cover the way to
+        the neighbour and back.
         """
         return max(16, 1 << (2 * self.link_row_beats - 1).bit_length())
 
@@ -257,10 +257,10 @@ def sized(rows: int, cols: int) -> Config:
         rows=rows,
         cols=cols,
         columns_per_stage=next(n for n in (4, 2, 1) if cols % n == 0),
-        # The largest ECP5 has too few DSP blocks for more than 9x9 products with a block for each
-        # product.
+        # The largest ECP5 has too few DSP blocks to give each PE of an array above 9x9 a block of
+        # its own.
         products_per_dsp=1 if rows * cols <= 81 else 2,
-        # For 16x16 products it has too few blocks even with two products in each, as the lanes need
+        # For a 16x16 array it has too few blocks even if two PEs share a block, as the lanes need
         # blocks, too.
         rows_in_logic=2 if rows == cols == 16 else 0,
         buffer_lines=8192,
@@ -337,9 +337,7 @@ SUFFIXES: dict[str, dict[str, int]] = {
 def preset(name: str) -> Config:
     """Return the configuration called `name`: a preset, or `RxC` for R rows and C columns.
 
-    Either may have suffixes of SUFFIXES after it.
-
-    Raises ConfigError for an unknown name.
+    The name may have endings of SUFFIXES. Raises ConfigError for an unknown name.
     """
     for suffix, choices in SUFFIXES.items():
         if name.endswith(suffix):

@@ -14,7 +14,8 @@ _WIDE_FLAGS = ("wide", "wide_operands", "wide_vectors", "wide_weights")
 def unavailable(config: Config, opcode: Opcode, operands: Mapping[str, int]) -> str | None:
     """Return the reason why a machine of `config` answers the instruction with UNAVAILABLE.
 
-    It is None if the machine does not. `operands` has all fields of a legal instruction by name.
+    Returns None if the machine executes it. `operands` has all fields of a legal instruction by
+    name.
     """
     needs = BY_OPCODE[opcode].needs
     if needs and not has(config, needs):
@@ -37,5 +38,5 @@ def unavailable(config: Config, opcode: Opcode, operands: Mapping[str, int]) -> 
 
 
 def has(config: Config, hardware: Hardware) -> bool:
-    """Return whether a machine of `config` has this hardware."""
+    """Return whether a machine of `config` has `hardware`."""
     return bool(getattr(config, hardware.name.lower()))

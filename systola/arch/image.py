@@ -21,7 +21,7 @@ class Image:
     """
 
     program: bytes
-    """Encoded instructions, whole instructions of 16 bytes."""
+    """Encoded instructions of 16 bytes each."""
     host: NDArray[np.uint8]
     """Content of the host window, 1-D, whole pages of 4096 bytes. It already has `program` at
     `program_offset`."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pages and parts of pages that are made from the code, and the command for them.
 
-A page is made as a whole, or its prose stands in docs/ and the made parts between marks:
+Some pages are made as a whole. In other pages only the parts between marks are made:
 
     <!-- NAME: written by COMMAND -->
     ...

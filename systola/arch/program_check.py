@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that find mistakes in a program without running it, for any contents of the memories.
 
-The only jumps are ends of loops, and the body of a loop runs at least once. So an instruction has
-run before another one if it stands before it.
+The only jumps are ends of loops, and the body of a loop runs at least once. So the first run of an
+instruction comes after all instructions that stand before it in the program.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def check_program(words: Sequence[bytes]) -> None:
     Mistakes are:
 
     - no Halt,
-    - loops that do not fit their ends or are too deep,
-    - instructions that need a window or weights when none has been set or read.
+    - a Loop without End_Loop, an End_Loop without Loop, or too many loops inside one another,
+    - an instruction that needs a window before one is set, or weights before some are read.
 
-    The machine itself finds mistakes that depend on registers or on sizes of memories, and
-    everything after the first Halt.
+    Nothing after the first Halt is checked. The machine itself finds mistakes that depend on
+    registers or on sizes of memories.
     """
     if not words:
         raise ProgramError(0, "the program is empty")

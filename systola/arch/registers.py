@@ -216,7 +216,7 @@ class BusPort(IntFlag):
 
 
 DATA_ID, FETCH_ID = 0, 1
-"""ARID of reads on the host port: of data, and of instructions."""
+"""ARID on the host port of a read of data, and of a read of instructions."""
 
 
 class CheckedMemory(IntFlag):
@@ -301,7 +301,7 @@ def counter_offset(which: CycleClass) -> int:
 
 
 def trace_offset(number: int) -> int:
-    """Return the byte offset of the cycle, since START, of tag `number` of the trace.
+    """Return the byte offset of the word with the cycle, since START, of tag `number` of the trace.
 
     Tags are counted from 0. The tag itself is 4 bytes further.
     """

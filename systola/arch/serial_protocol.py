@@ -3,18 +3,18 @@
 
 Line: 8 data bits, least significant first, no parity, one stop bit.
 
-Frame: END, the content and its CRC-32 (as in zlib, little endian), END. An END within is sent as
-ESCAPE, ESCAPED_END; an ESCAPE as ESCAPE, ESCAPED_ESCAPE. Bytes between two ENDs
-without a right CRC are dropped without an answer. Each END starts afresh, so noise, a broken frame
-or an unfinished one cannot hold up the next.
+Frame: END, the content and its CRC-32 (as in zlib, little endian), END. Inside a frame an END is
+sent as ESCAPE, ESCAPED_END, and an ESCAPE as ESCAPE, ESCAPED_ESCAPE. Bytes between two ENDs are
+dropped without an answer if their CRC is wrong. Each END starts a new frame, so noise, or a frame
+that is broken or unfinished, cannot hold up the next frame.
 
 Request: operation, sequence number (a byte each), number of 32-bit words (2 bytes), byte address (4
 bytes, a multiple of 4), and for writes the words; all little endian. Reply: status, sequence number
 of the request (a byte each), number of words that follow (2 bytes), and for reads the words. There
 is one request at a time.
 
-A host that gets no reply sends the same request again. Reads do no harm. A write is carried out
-once: with the sequence number of the last request carried out, it is only answered again. So a
+A host that gets no reply sends the same request again. A repeated read does no harm. A write with
+the sequence number of the last request carried out is answered, but not carried out again. So a
 host counts its requests, modulo 256, and begins with a read.
 """
 
@@ -74,7 +74,7 @@ class BoardWord(IntEnum):
 
     IDENTITY = 0
     MEMORY_BYTES = 4
-    """Size of the memory in bytes; it starts at bus address 0."""
+    """Size in bytes of the memory, which starts at bus address 0."""
     CLOCK_HZ = 8
     CONFIGURATION = 12
     """The `configuration_word` of the machine."""

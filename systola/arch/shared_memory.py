@@ -22,7 +22,7 @@ class SharedMemory:
     broadcast: bool = True
 
     def check(self, config: Config) -> None:
-        """Raise ConfigError if the ports of cores of `config` do not fit this port."""
+        """Raise ConfigError if the memory's port does not fit the ports of cores of `config`."""
         largest = max(config.host_bus_bytes, config.weight_bus_bytes)
         whole = self.word_bytes & (self.word_bytes - 1) == 0
         if not (whole and largest <= self.word_bytes <= MAX_WORD_BYTES):

@@ -48,8 +48,8 @@ _PAIRS: Mapping[Register, tuple[int, _Fields]] = {
 
 
 def systemrdl(cores: int | None = None) -> str:
-    """Return the text of systola.rdl without its first comment; with `cores`, for a pod of as many
-    cores.
+    """Return the text of systola.rdl without its first comment: for one core, or for a pod of
+    `cores` cores.
     """
     registers = [
         _register(register.name, register, text, *_PAIRS.get(register, (0, _fields(register.name))))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BILINEAR_BITS = 10
-"""Number of fractional bits of a place, in LiteRT a fixed-point position between two pixels."""
+"""Number of fractional bits of a position between two pixels, which is a fixed-point number."""
 
 
 @dataclass(frozen=True, eq=False)

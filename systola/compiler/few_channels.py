@@ -5,8 +5,8 @@ A window of an input with few channels has fewer taps in a row than the array ha
 a first convolution gathers some rows of each window in the channels of one pixel. A second
 convolution then needs fewer tiles. There are two forms for results of few channels:
 
-- If only products take the result, a line gets several of its pixels. The convolution makes these
-together, and the product needs fewer tiles.
+- If only products take the result, several of its pixels share a line. The convolution makes these
+pixels together, and the product needs fewer tiles.
 - If a depthwise convolution takes the result, the lower half of its rows lies beside the upper
 half. The lanes of the activation unit then work on both halves at the same time.
 """
@@ -211,7 +211,7 @@ def _gathered_rows(window: Window, count: int) -> int:
 
 
 HALO = 4
-"""Least height of half a map, in multiples of the rows that both halves must have."""
+"""Least number of rows of half a map for each row that both halves must have."""
 ROOM = 0.75
 """Largest share of the buffer for a map in two halves together with its whole source."""
 
@@ -226,8 +226,8 @@ def _halves(
 
     The two operations are a depthwise convolution and a convolution. The maps before and after the
     depthwise convolution are in two halves, upper and lower, side by side in the channels. Each
-    half of its source also has the rows of the other half that its windows reach. Returns None if
-    this form is not possible.
+    half of the map before it also has the rows of the other half that windows reach. Returns None
+    if this form is not possible.
     """
     if not isinstance(node, Convolution) or node.result in outputs:
         return None
@@ -276,7 +276,7 @@ def _made_in_halves(node: Convolution, halves: Value, above: int, below: int) ->
 
     The kernel has the windows of both halves, as the lower half's windows lie below the upper
     half's. Each half also has the rows `above` and `below` that windows of the next operation
-    reach. Such a row outside the map is filled with the value outside the map.
+    reach. A row beyond the map's edge gets the value that these windows see outside the map.
     """
     half, stride = node.result.grid[0] // 2, node.window.stride[0]
     height, channels = node.weights.shape[0], node.result.channels

@@ -39,9 +39,8 @@ def fuse_tables(config: Config, operations: Operations) -> Operations:
     """Return `operations` with each Unary merged into the node before it, if the tables suffice.
 
     A Unary is merged only if no other operation takes its source. An activation that the node
-    before would calculate becomes part of the table. If the merge takes more tables than the
-    machine has, `operations` are returned as they are. A Curve is merged on machines that have
-    curves: it takes as many tables in any case.
+    before would calculate becomes part of the table. If the machine has too few tables for this, no
+    Unary is merged. On machines with curves each Curve is merged, too: it never needs more tables.
     """
     if config.attention:
         operations = replace(operations, nodes=_all_fused(operations, Curve, _fused_curve))
@@ -107,9 +106,7 @@ def _fused(before: Node, unary: Unary) -> Node | None:
 
 
 def _fused_curve(before: Node, curve: Curve) -> Node | None:
-    """Return `before`, if its results are int16, and the curve as one operation; None for
-    others.
-    """
+    """Return `before` and the curve as one operation; None if `before` has no results of int16."""
     match before:
         case WideProduct(sums=False) | Binary(wide=True):
             output = replace(before.output, function=Function.TABLE, table=curve.tables)

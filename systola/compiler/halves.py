@@ -23,8 +23,8 @@ class Halves:
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
-        # A processor may have another order of bytes in int16, and an array another order in
-        # memory.
+        # The low byte must come first, and elements in their order. Some processors and arrays have
+        # another order in memory.
         pairs = x.astype("<i2", order="C").view(np.int8).reshape(len(x), -1, self.length, 2)
         return pairs.swapaxes(2, 3)
 

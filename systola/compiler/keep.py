@@ -23,14 +23,12 @@ from systola.compiler.operations import Kept, Operations, Value
 from systola.compiler.partition import Stage
 
 SHARE = 4
-"""Number of parts of the buffer, of which variables take at most one if values must be spilled."""
+"""Number of equal parts of the buffer. Variables take one at most if values must be spilled."""
 
 
 @dataclass(frozen=True, eq=False)
 class OnChip(KeepingPrograms):
-    """Variables that stay in the unified buffer, with the programs of the network's only device
-    stage.
-    """
+    """Variables that stay in the unified buffer, with the programs of the machine's only stage."""
 
     numbers: tuple[int, ...]
     """Numbers of the variables in the buffer, among all variables of the network."""
@@ -125,8 +123,8 @@ class _Chooser:
     def _candidates(self) -> dict[int, tuple[Value, Value]]:
         """Return the values of each variable on the machine, before and after a sample.
 
-        Only variables with the same layout in the buffer for both values are included. The values
-        are on the machine's side of changes of shape that the host makes.
+        Only variables with the same layout in the buffer for both values are included. If the host
+        changes the shape of a value, the value with the machine's shape is returned.
         """
         made = {stage.result: stage for stage in self._host}
         inside = {*self._operations.inputs, *self._operations.outputs}

@@ -22,10 +22,9 @@ from systola.compiler.partition import Item, Translation
 from systola.compiler.quantise import INT8, table_bytes
 
 MOST_COUNTS = 64
-"""Largest number of taps, on the preset `base`, of an averaging window that reaches over the edge.
-"""
+"""Largest number of taps for which `base` averages windows over the edge by one instruction."""
 MOST_STEPS = 256
-"""Largest number of instructions for an averaging with more than MOST_COUNTS taps at the edge."""
+"""Largest number of instructions for an averaging with more than MOST_COUNTS taps."""
 
 
 def with_small_pools(translation: Translation) -> Translation:

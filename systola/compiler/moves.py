@@ -347,7 +347,7 @@ class _Mover:
     def _cut(self, source: Value, axis: int, start: int, count: int) -> Value:
         """Return a part of a value along an axis, and add the operation that cuts it.
 
-        The axis must count channels, or no axis before it may have more than one element.
+        The axis must count channels, or all axes before it must have size 1.
         """
         if count == source.shape[axis]:
             return source
@@ -464,7 +464,9 @@ def _walk(source: Value, result: Value, pixels: Positions) -> _Walk | None:
 
 
 def _steps(places: Positions, size: int) -> tuple[int, int] | None:
-    """Return the first of some places in equal distances, and the distance; -1 is outside the map.
+    """Return the first of several places in equal distances, and this distance.
+
+    A place of -1 is outside the map.
 
     Returns None if no place is inside, or if the distance cannot be a stride.
     """

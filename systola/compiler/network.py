@@ -35,7 +35,7 @@ class Network:
     """A network that is ready to be compiled for a machine."""
 
     inputs: tuple[Value, ...]
-    """Inputs for the user of the network; their first dimension is `repeat` if this is not 1."""
+    """Inputs as the user sees them: `translation.repeat`, if not 1, is their first dimension."""
     outputs: tuple[Value, ...]
     translation: Translation
     stages: tuple[Stage, ...]
@@ -74,9 +74,9 @@ class CompiledNetwork:
 
     samples: int
     sources: tuple[Value, ...]
-    """Inputs of the network; one sample of the user is `repeat` of Network samples here."""
+    """Inputs of the network; a sample of the user is `translation.repeat` samples here."""
     results: tuple[Value, ...]
-    """Outputs of the network; one sample of the user is `repeat` of Network samples here."""
+    """Outputs of the network, for the same samples as `sources`."""
     stages: tuple[HostStage | DeviceStage | InterpretedStage, ...]
     variables: tuple[Variable, ...] = ()
     """Variables of the network; a network with variables is compiled for one sample."""

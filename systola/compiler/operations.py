@@ -489,5 +489,5 @@ def node_macs(node: Node) -> int:
 
 
 def is_wide(node: Node) -> bool:
-    """Return whether an operation works on int16, of which pairs of pixels hold the two bytes."""
+    """Return whether an operation works on int16, with low and high bytes in pairs of pixels."""
     return isinstance(node, WideProduct | Curve) or (isinstance(node, Binary) and node.wide)

@@ -23,7 +23,7 @@ Stage = HostStage | Operations
 
 
 def needs_host(items: Iterable[Item]) -> bool:
-    """Return whether a part of the `items` is work of the host."""
+    """Return whether any of the `items` is work of the host."""
     return any(isinstance(item, HostStage) for item in items)
 
 
@@ -40,7 +40,7 @@ class Translation:
     repeat: int
     """Number of samples of the translated network in each sample of the model."""
     inexact_channels: int
-    """Number of channels for which no multiplier gives the reference's result for all sums."""
+    """Number of channels for which no multiplier gives all of the interpreter's results."""
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
     """Reasons why operators stay on the host, by the operators' texts; some operators have none."""
     first_values: tuple[NDArray[Any], ...] = ()
@@ -78,8 +78,8 @@ def _levels(translation: Translation) -> list[tuple[Item, int]]:
     for item in translation.items:
         level = max((levels[source] for source in item.sources), default=0)
         if isinstance(item, Reshape):
-            # The host can put an input into other lines, and into the only shape that the machine
-            # uses. An input in two shapes would have to be in the machine twice.
+            # The host reshapes an input if its elements go to other lines, or if the machine uses
+            # no other shape of it. Otherwise the input would be in the machine twice.
             alike = item.source.channels == item.result.channels and item.result.dtype == "int8"
             wanted = level % 2 == 1 or (alike and uses[item.source] > 1)
         else:

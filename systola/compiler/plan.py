@@ -27,11 +27,13 @@ def _largest(opcode: Opcode, name: str) -> int:
 
 MAX_ROWS = _largest(Opcode.MATRIX_MULTIPLY, "rows")
 MAX_TILES = _largest(Opcode.MATRIX_MULTIPLY, "k_tiles")
-"""Largest number of rows, and of tiles along K or N, in one instruction."""
+"""Largest number of rows, and largest number of tiles along K or N, in one instruction."""
 
 WEIGHT_SHARE = Fraction(6, 10)
 HOST_SHARE = Fraction(8, 10)
-"""Share of a memory port's time on which a plan may count, as refresh and other users need some."""
+"""Shares of the time of the weight port and of the host port that a plan may use. Refresh and other
+users need the rest.
+"""
 STALLED_RATE = Fraction(9, 10)
 """Number of beats that a host port gives in each cycle while it streams."""
 ISSUE_CYCLES = 4
@@ -124,8 +126,8 @@ def _plan(config: Config, layers: Sequence[LayerShape], rows: int, size: int) ->
     segment = first.k_tiles
     outputs = _output_lines(last, groups[-1], size, copies)
     if inputs + outputs > free or segment > MAX_TILES:
-        # A small group costs little as long as the whole input stays in the buffer, so it is better
-        # than segments.
+        # If a small group lets the whole input stay in the buffer, it costs less than segments of
+        # the input.
         group = (free - inputs) // (2 * size)
         if group >= min(4, groups[-1]) and segment <= MAX_TILES:
             groups[-1] = _balanced(last.n_tiles, min(group, groups[-1]))
@@ -205,5 +207,5 @@ def _estimate(
     busiest = max(array, weights / WEIGHT_SHARE, reads / HOST_SHARE, writes / HOST_SHARE)
     # The first pass over the input runs at the speed of the host port.
     exposed = (config.input_pitch // bus / STALLED_RATE - 1) * chunks[0] * segment
-    # Data that is read again costs nothing as long as the ports keep up, but less of it is safer.
+    # Repeated reads cost nothing as long as the ports keep up. But fewer reads are safer.
     return busiest + exposed + (weights + reads) / 50 + ISSUE_CYCLES * instructions

@@ -23,7 +23,7 @@ LARGE = 200.0
 MAX_SHIFT = 20
 """Largest exponent of a multiplier between two int8 tensors; larger exponents are refused."""
 NO_SCALE = 2.0**-80
-"""Scale that makes 0 of any sum of 32 bits; it stands for all smaller scales and for 0."""
+"""Least scale in use: it makes 0 of any sum of 32 bits, as do 0 and all smaller scales."""
 MAX_STEPS = 255
 """Largest distance between two int8 codes."""
 
@@ -43,8 +43,9 @@ def exact_multipliers(
 
     `scale` (0 or more), `low` and `high` (32 bits, low <= high) have one value per channel. Returns
     (multiplier, shift, exact), the first two in the units of Layer. If `exact` is false, no q
-    satisfies all steps, which takes a small scale and sums of 24 bits. Then q is the nearest to the
-    scale, and single sums are off by one. Raises ModelError for a scale of 128 or more.
+    satisfies all steps; this happens only with a small scale and sums of 24 bits. Then q is the
+    nearest to the scale, and results of a few sums are off by one. Raises ModelError for a scale
+    of 128 or more.
     """
     if not bool(np.isfinite(scale).all() and (scale >= 0).all()):
         raise ModelError("its scales are not positive numbers")
@@ -102,8 +103,8 @@ def _multiplier_range(
     """Return the least and greatest multiplier q with which the results step up at the right sums.
 
     `sums` has the right sum for each step, and `a` the numbers that exact_multipliers explains.
-    Only the `wanted` steps count, and only for sums from `low` to `high`, low >= 1. With `negative`
-    (0 or 1) all these sums are absolute values of negative sums.
+    Only the `wanted` steps count, and only for sums from `low` to `high`, low >= 1. If `negative`
+    is 1 and not 0, all these sums are absolute values of negative sums.
     """
     low, high = low[:, np.newaxis], high[:, np.newaxis]
     # Only the first step out of reach counts, as later steps demand less.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESERVE = 5.0
-"""Natural logarithm of the largest float32 divided by ONNX Runtime's largest sum of
+"""Natural logarithm of a quotient: the largest float32 divided by ONNX Runtime's largest sum of
 exponentials.
 """
 

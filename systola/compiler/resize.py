@@ -123,7 +123,7 @@ def _common_kernel(places: Places) -> _Kernel | None:
 
 
 def _kernels(places: Places) -> Iterator[_Kernel]:
-    """Yield kernels that may make all pixels of a result, with fewer weights first."""
+    """Yield kernels that may make all pixels of a result, kernels with fewer weights first."""
     if places.size == 1:
         yield _Kernel(min(places.count, MAX_LEFT + 1), 0, 1, (1,))
     stride = int(places.lower[1] - places.lower[0]) if places.count > 1 else 1
@@ -142,8 +142,8 @@ def _kernels(places: Places) -> Iterator[_Kernel]:
 def _mixes(rows: Places) -> tuple[int, dict[tuple[int, ...], dict[int, list[int]]]]:
     """Return the sum of a result row's weights, and the rows of the result by their weights.
 
-    Weights are for one row of the source, or for two consecutive rows. For each tuple of weights,
-    the dictionary has the rows of the result by the first row of the source.
+    A tuple of weights is for one row of the source, or for two consecutive rows. The dictionary has
+    for each tuple the rows of the result with these weights, by their first row of the source.
     """
     one = 1 << BILINEAR_BITS
     mixed = rows.lower != rows.upper
@@ -158,7 +158,7 @@ def _mixes(rows: Places) -> tuple[int, dict[tuple[int, ...], dict[int, list[int]
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Yield runs of increasing numbers with equal distances, which can be the stride of windows."""
+    """Yield runs of increasing numbers with one distance, which is small enough for a stride."""
     begin = 0
     for end in range(1, len(numbers) + 1):
         near = end < len(numbers) and numbers[end] - numbers[end - 1] <= MAX_STRIDE

@@ -54,8 +54,8 @@ def compile_chain(
 ) -> Program:
     """Compile a chain of layers, each fed by the layer before, for `rows` input vectors.
 
-    `works` is empty, or has an item for each layer and one for the output. The program then has a
-    tag at the end of each. Raises CompileError if the work does not fit the machine or its windows.
+    `works` is empty, or has an item for each layer and one for the output. The program has a tag at
+    the end of each item. Raises CompileError if the work does not fit the machine or its windows.
     """
     if rows < 1:
         raise CompileError(f"number of rows must be at least 1, not {rows}")
@@ -393,9 +393,9 @@ class _Compiler:
     def _entries_before_input(self) -> int:
         """Return the number of parameter entries that are loaded before the first input.
 
-        After the input they cost nothing if Activate, begun late, still ends with the last
-        MatrixMultiply. Otherwise Activate must not be late. Then as many entries come before the
-        input as can be loaded while the first weight tile is fetched.
+        The number is 0 if Activate can begin after input and entries, and still end with the last
+        MatrixMultiply. Otherwise as many entries come before the input as can be loaded while the
+        first weight tile is fetched.
         """
         if not self.parameters_stay:
             return 0

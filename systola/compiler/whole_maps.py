@@ -107,7 +107,7 @@ class _Packer:
 
 
 def _alike(node: Binary) -> bool:
-    """Return whether the operation's only value has as many elements as the result."""
+    """Return whether the only value that `node` takes has as many elements as its result."""
     (value,) = node.sources
     return value.pixels * value.channels == node.result.pixels * node.result.channels
 

@@ -127,7 +127,7 @@ class ActivationUnit(State):
         accumulate: int,
         exponent: int,
     ) -> None:
-        """Compute with the elements of one or two operands and requantises the results."""
+        """Compute with the elements of one or two operands and requantise the results."""
         cols = self.config.cols
         a = self._values(buffer, 1, rows, bool(wide_operands))[0, :, :cols]
         b = None
@@ -200,7 +200,7 @@ class ActivationUnit(State):
         exponent: int = 0,
         dither: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
-        """Compute y of Activate for sums (..., C) and one entry, or (n, rows, C) and n entries."""
+        """Compute y of Activate: sums (..., C) need one entry, and sums (n, rows, C) n entries."""
         if isinstance(entries, range):
             planes = self.parameters[entries.start : entries.stop, np.newaxis]
         else:

@@ -67,8 +67,8 @@ class Checks(State):
                 return at["weights"] if at["from_buffer"] and self._queue else None
             case Fault.WEIGHT_OVERFLOW:
                 # Tiles are consumed in order. So if the oldest of the last WEIGHT_READS_IN_FLIGHT
-                # Read_Weights has tiles left, all later Read_Weights have tiles left, too. Each of
-                # them has its range in the queue.
+                # Read_Weights has tiles left, all later Read_Weights have tiles left, too. The
+                # queue has a range for each Read_Weights with tiles left.
                 return at["tile"] if len(self._queue) >= WEIGHT_READS_IN_FLIGHT else None
             case Fault.WEIGHT_UNDERFLOW:
                 queued = sum(len(span) for span in self._queue)

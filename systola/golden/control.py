@@ -9,7 +9,7 @@ from systola.golden.window import Window
 
 
 class Control(State):
-    """Waiting, loops, registers and settings."""
+    """A part of the machine that waits, runs loops, and sets registers and settings."""
 
     def nop(self) -> None:
         """Do nothing."""
@@ -36,7 +36,7 @@ class Control(State):
         """Do nothing: the check has compared all `operands` with the machine."""
 
     def set_register(self, *, register: int, value: int, first: int, second: int) -> None:
-        """Compute an index register."""
+        """Set an index register to the sum of two registers and a value."""
         self._scalar.set_register(register, value, first, second)
 
     def loop(self, *, count: int) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves and tables of int32: functions that take several tables."""
+"""Curves, and tables of int32: both take several successive activation tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from systola.arch.isa import CURVE_ENTRIES, CURVE_SHIFT, CURVE_TABLES, LONG_TABL
 def curve_of(tables: NDArray[np.int8], table: int) -> NDArray[np.int64]:
     """Return the numbers L, (CURVE_ENTRIES,), of the curve from table number `table` on.
 
-    `tables` has shape (tables, 256). A curve beyond its end raises ValueError.
+    `tables` has shape (tables, 256). Raises ValueError if the curve goes beyond the last
+    of `tables`.
     """
     if table + CURVE_TABLES > len(tables):
         raise ValueError(f"a curve from table {table} on needs {CURVE_TABLES} tables")
@@ -42,8 +43,9 @@ def looked_up(
 
 
 def on_curve(v: NDArray[np.integer[Any]], curve: NDArray[np.int64]) -> NDArray[np.int16]:
-    """Return the values of a curve for int16 arguments `v` of any shape, between its numbers by
-    straight lines.
+    """Return the values of a curve for int16 arguments `v` of any shape.
+
+    Straight lines join the numbers of the curve.
     """
     v = v.astype(np.int64)
     i = (CURVE_ENTRIES >> 1) + (v >> CURVE_SHIFT)

@@ -61,7 +61,7 @@ def _where_it_fits(x: NDArray[np.integer[Any]], result: Values) -> NDArray[np.in
 
 
 def _inverse_root(x: NDArray[np.integer[Any]]) -> Values:
-    """Make three Newton steps y + y (1 - |x| y^2) / 2, for |x| above 1/4 only."""
+    """Approximate 1 / sqrt(|x|) by three Newton steps y + y (1 - |x| y^2) / 2, for |x| > 1/4."""
     minus = -np.maximum(np.abs(x.astype(np.int64)), 1 << 13)
     y = _INT16_MAX + _product(minus, 15500)
     for _ in range(3):
@@ -95,12 +95,12 @@ def _saturated(x: Values) -> Values:
 
 
 def _product(a: Values | int, b: Values | int) -> Values:
-    """Compute a * b / 2^15, halves upwards. The integer bits of the factors add up."""
+    """Compute a * b / 2^15, rounded with halves upwards. The integer bits of the factors add up."""
     return _saturated((np.multiply(a, b, dtype=np.int64) + (1 << 14)) >> 15)
 
 
 def _divided(x: Values, exponent: int) -> Values:
-    """Compute x / 2^exponent, halves away from zero."""
+    """Compute x / 2^exponent, rounded with halves away from zero."""
     return (x + (1 << (exponent - 1)) - (x < 0)) >> exponent
 
 
@@ -120,7 +120,7 @@ def _exp_on_negative(a: Values, integer_bits: int) -> Values:
     quarter = 1 << (fraction_bits - 2)
     part = (a & (quarter - 1)) - quarter
     result = _exp_near_zero(part << integer_bits)
-    remainder = part - a  # whole quarters, one factor for each bit
+    remainder = part - a  # whole quarters, with a factor of the result for each bit
     for exponent, factor in _EXP_FACTORS:
         if exponent < integer_bits:
             bit = (remainder >> (fraction_bits + exponent)) & 1

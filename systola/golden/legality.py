@@ -59,7 +59,7 @@ def _function_legal(config: Config, operands: Mapping[str, int]) -> bool:
     """
     function = operands["function"]
     if function == Function.QUOTIENT:
-        # Activate and Vector have these fields, and only Vector has an operation.
+        # The instruction is an Activate or a Vector, and only Vector has an operation.
         operation = operands.get("operation")
         divides = config.training and operation == Operation.MULTIPLY
         bytes_only = operation == Operation.ADD and not operands["wide_operands"]

@@ -25,7 +25,7 @@ _PARTS = {
 
 
 def link_part(opcode: Opcode, operands: Mapping[str, int]) -> LinkPart:
-    """Return the part of the link unit that an instruction is for."""
+    """Return the part of the link unit that executes an instruction."""
     if opcode == Opcode.BARRIER:
         return LinkPart.BARRIER
     return _PARTS[opcode, Side(operands["side"])]

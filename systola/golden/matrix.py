@@ -78,7 +78,7 @@ class MatrixUnit(State):
             steps = [(i, 0) for i in range(window.kernel_height)]
         else:
             steps = [divmod(tap, window.kernel_width) for tap in range(window.taps)]
-        # The tiles for all n are multiplied at once: (steps, depth, n_tiles * C).
+        # The tiles of all N tiles lie side by side: (steps, depth, n_tiles * C).
         weights = (
             self._next_tiles(n_tiles * len(steps) * k_tiles)
             .reshape(n_tiles, len(steps), depth, cols)

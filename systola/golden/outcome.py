@@ -9,7 +9,7 @@ from systola.arch.isa import Fault
 
 
 class LimitReached(RuntimeError):
-    """A program that was still running after as many instructions as the caller allows."""
+    """An error for a program that still runs after as many instructions as the caller allows."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Outcome:
     """Result of one run of a program."""
 
     fault: FaultReport | None
-    """None when the program ended at Halt."""
+    """Fault that ended the program; None if the program ended at Halt."""
     interrupts: tuple[int, ...]
     """Codes of the Interrupt_Host instructions, in order."""
     tags: tuple[int, ...]

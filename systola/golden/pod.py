@@ -54,7 +54,7 @@ class Core:
         self._under_way, self._next, self._at_barrier = [], None, False
 
     def step(self, barriers: int) -> bool:
-        """Move a line or row or execute an instruction; return False if all of them must wait.
+        """Move a line or row, or execute an instruction; return False if the core can do neither.
 
         `barriers`: the number of barriers that all cores have come to.
         """

@@ -42,13 +42,14 @@ class Access:
     """A part of a memory that an instruction uses."""
 
     accumulators: bool
-    """Rows of the accumulators; else lines of the unified buffer."""
+    """True for rows of the accumulators, False for lines of the unified buffer."""
     region: range
     writes: bool
 
     def meets(self, other: Access) -> bool:
-        """Return whether it matters which access comes first: both touch the same place, and one of
-        them writes.
+        """Return whether the order of the two accesses matters.
+
+        It does if both use the same line or row, and at least one access writes.
         """
         return (
             self.accumulators == other.accumulators
@@ -74,9 +75,7 @@ def accesses(entry: Instruction, at: Operands, window: Window, size: int) -> lis
 
 
 def uses_accumulators(opcode: Opcode, at: Operands) -> bool:
-    """Return whether an instruction uses accumulator rows, for an opcode that may or may not use
-    them.
-    """
+    """Return whether an instruction uses accumulator rows, if some with its opcode use them."""
     if opcode == Opcode.SEND:
         return bool(at["sums"])
     return opcode != Opcode.MEASURE or at["source"] == Source.ACCUMULATORS
@@ -181,7 +180,7 @@ def tables(opcode: Opcode, at: Operands) -> range:
 
 
 def host_bytes(opcode: Opcode, at: Operands, config: Config) -> range:
-    """Return the bytes of the host window that a load or copy uses; a copy uses whole pitches."""
+    """Return the bytes of the host window that a load or copy uses; a copy uses whole bus beats."""
     match opcode:
         case Opcode.LOAD_PARAMETERS:
             size = at["count"] * PARAMETER_PLANES * config.output_pitch

@@ -82,7 +82,7 @@ def activate(
     ceiling: int,
     table: NDArray[np.int8] | None = None,
 ) -> NDArray[np.int8]:
-    """Compute the result of Activate for requantised values `y` (any shape, kept).
+    """Compute the result of Activate for requantised values `y`, in the shape of `y`.
 
     `zero_point` and `ceiling` are int8 values; `ceiling` counts for RELU6 only. `table` holds
     256 entries in the order of Load_Table and is needed for TABLE only (ValueError if missing).
@@ -100,7 +100,7 @@ def activate(
 def activate_wide(
     y: Integers, function: Function, addend: Integers | int, integer_bits: int
 ) -> NDArray[np.int16]:
-    """Compute the result of Activate with `wide` for requantised values `y` (any shape, kept).
+    """Compute the result of Activate with `wide` for requantised values `y`, in the shape of `y`.
 
     `function` is NONE, QUOTIENT or one of GATES. `addend` is the zero point, or, to accumulate, the
     int16 values so far; it broadcasts against `y`. `integer_bits`, the `table` of the instruction,

@@ -68,8 +68,8 @@ class Generators:
     def lines(self, rows: int, seed: Whole, counter: Whole) -> NDArray[np.int8]:
         """Make the bytes of Random: (rows, cols).
 
-        `seed` and `counter` may be arrays of int64 that broadcast to a shape, one Random for each
-        of their elements: (rows, ..., cols).
+        `seed` and `counter` may be arrays of int64 that broadcast to one shape. Each element of
+        this shape is a Random of its own: (rows, ..., cols).
         """
         high = (np.asarray(seed, np.uint64) | np.uint64(1 << 31)) << np.uint64(32)
         start = high | np.asarray(counter, np.uint64)

@@ -12,9 +12,7 @@ from systola.golden.state import State
 
 
 class Transfers(State):
-    """The transfers between host memory and the chip: host writer, and host reader with parameters
-    and tables.
-    """
+    """The host writer and the host reader, which also loads parameters and tables."""
 
     def read_host_memory(
         self, *, host: int, buffer: int, rows: int, stride: int, blocks: int, tail: int
@@ -26,7 +24,7 @@ class Transfers(State):
     def read_host_memory_alternate(
         self, *, host: int, buffer: int, rows: int, stride: int, blocks: int, tail: int
     ) -> None:
-        """Copy blocks as Read_Host_Memory does, but the blocks of a row into consecutive lines."""
+        """Copy blocks as Read_Host_Memory does, but a row's blocks into consecutive lines."""
         lines = self._lines(buffer, rows, blocks).transpose(1, 0, 2)
         self._read_host(lines, host, stride, tail)
 
@@ -42,7 +40,7 @@ class Transfers(State):
             if stride >= count:
                 target[:] = lines[block, :, :count]
             else:
-                # Rows overlap: numpy does not promise an order within one assignment.
+                # Rows overlap, so their order matters. numpy promises none within one assignment.
                 for row in range(rows):
                     target[row] = lines[block, row, :count]
 

@@ -105,7 +105,5 @@ def quotient_sums(
 
 
 def _scaled(x: NDArray[np.int64], q: int, r: int, k: int) -> NDArray[np.int64]:
-    """Scale an operand with multiplier q and right shift r, as the text of Vector defines its f
-    with k.
-    """
+    """Return f of the text of Vector: an operand scaled with multiplier q and right shift r."""
     return shifted((x * q + (1 << (k - 1))) >> k, np.array(r))

@@ -57,7 +57,7 @@ _TABLE = Field(
 )
 _BLOCKS_OF_CHANNELS = Field(name="blocks", width=12, doc="blocks of C channels", minimum=1)
 _ONE_LINE = "(function == QUOTIENT) * (operation == ADD)"
-"""1 for a Vector that subtracts one line from all vectors before it looks them up."""
+"""Formula with the value 1 for a Vector that has one line as operand b for all vectors, else 0."""
 
 _ACTIVATE = f"""\
 For n = 0 .. `n_tiles` - 1, m = 0 .. `rows` - 1 and each column c:

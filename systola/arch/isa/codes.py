@@ -19,12 +19,12 @@ CURVE_SHIFT = 7
 straight line.
 """
 CURVE_TABLES = 5
-"""Number of successive tables that hold a curve. The last table holds only its last number."""
+"""Number of successive tables that hold a curve. The last one holds only one number."""
 LONG_TABLES = 4
 """Number of successive tables that together hold one table of int32."""
 WEIGHT_READS_IN_FLIGHT = 8
-"""Read_Weights instructions that may all have tiles waiting for their MatrixMultiply at one
-time."""
+"""Largest number of Read_Weights instructions that may have tiles in the weight queue at one time.
+"""
 REGISTERS = 8
 """Index registers of the scalar unit; register 0 is always zero."""
 LOOP_DEPTH = 4
@@ -34,10 +34,10 @@ DEPTHWISE_TAPS = 64
 TANH_INTEGER_BITS = 4
 """Largest number of integer bits of the argument of functions TANH and EXP."""
 RECIPROCAL, INVERSE_ROOT = 5, 6
-"""Values of `table` for 1/x and 1/sqrt(x) with function EXP, in place of integer bits."""
+"""Values of `table` for 1/x and 1/sqrt(x) with function EXP; smaller values are integer bits."""
 QUOTIENT_BITS = 15
-"""Bits by which QUOTIENT shifts a dividend left, minus the number of bits of the divisor's
-magnitude.
+"""Number of bits by which QUOTIENT shifts a dividend to the left if the divisor is 0 or -1. Each
+bit of a larger divisor takes one off.
 """
 EXPONENT_REGISTERS = 8
 """Exponent registers of the activation unit; register 0 is always zero."""
@@ -46,8 +46,7 @@ RANDOM_LANES = 8
 RANDOM_WARM_UP = 16
 """Steps that a generator of Random makes before the step for its first line."""
 RANDOM_GROUP = 0x1E3779B97F4A7C15
-"""Factor that is multiplied with a generator's number, so that each generator starts from another
-state.
+"""Factor that, times the number of a generator, gives each generator of Random its own first state.
 """
 DITHER_BITS = 4
 """Bits of the random number that a stochastic rounding adds."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formulas for the number of addresses of an instruction, readable for tools and people."""
+"""Formulas for the number of addresses that an instruction uses, for tools and for people."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from systola.arch.isa.extents import extent
 from systola.arch.isa.faults import Fault
 
 PLACE_BITS = 4
-"""Fields that are not beside others begin at multiples of this many bits."""
+"""Number of bits of which the position of a field is a multiple, if it is not `beside` another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,8 @@ class Field:
     """Value that the assembler fills in when the operand is left out. None: the operand must be
     given."""
     values: type[IntEnum] | None = None
-    """Names of values, for the assembler and the disassembler. Other values are an
-    ILLEGAL_FIELD."""
+    """Names of the legal values, for the assembler and the disassembler; other values are an
+    ILLEGAL_FIELD. None: values have no names, and all numbers from `minimum` on are legal."""
     indexes: str | None = None
     """Name of the operand to which the index register with the number in this field is added."""
     less: int = 0
@@ -60,9 +60,7 @@ class Field:
 
 
 class Executor(StrEnum):
-    """A part of the machine that executes instructions; each part executes its own in their
-    order.
-    """
+    """A part of the machine that executes instructions, in their order in the program."""
 
     SEQUENCER = "sequencer"
     SCALAR_UNIT = "scalar unit"
@@ -76,7 +74,10 @@ class Executor(StrEnum):
 
 
 class Hardware(StrEnum):
-    """Hardware that a configuration may leave out. In lower case its name is the setting for it."""
+    """Hardware that a configuration may leave out.
+
+    The name of a member in lower case is the parameter of Config that decides about the hardware.
+    """
 
     TABLES = "tables"
     DEPTHWISE = "depthwise lanes"
@@ -110,11 +111,10 @@ SIZES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Use:
-    """A part of a memory: `extent` addresses, which may be none, from the address in field `base`
-    on.
+    """A part of a memory: `extent` addresses from the address in field `base` on.
 
     The extent is a formula for `extents.extent` with the operands of the instruction, the names of
-    their codes, and the names of `SIZES`.
+    their codes, and the names of `SIZES`. Its value may be 0.
     """
 
     memory: Memory
@@ -138,8 +138,8 @@ class Instruction:
     """Hardware without which the instruction is UNAVAILABLE, for any contents of its fields."""
     fields: tuple[Field, ...] = ()
     reads: tuple[Use, ...] = ()
-    """Parts of memories that the instruction reads. A part that it writes and adds to is not named
-    here."""
+    """Parts of memories that the instruction reads. A part to which the instruction adds is among
+    `writes` only."""
     writes: tuple[Use, ...] = ()
     summary: str
     checks: tuple[Fault, ...] = ()

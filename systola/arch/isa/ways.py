@@ -24,7 +24,7 @@ class Way:
 def way_of(entry: Instruction) -> Way | None:
     """Return the way of an instruction, or None if it is done by the time of its issue.
 
-    The link unit has a queue and a list of these names for each neighbour.
+    The link unit has its queues and lists twice, once for each neighbour, under the same names.
     """
     match entry.executor:
         case Executor.SEQUENCER:
@@ -43,8 +43,8 @@ def way_of(entry: Instruction) -> Way | None:
         case Executor.ACTIVATION_UNIT:
             read = {use.memory for use in entry.reads}
             rows = ("activate_reading",) if Memory.ACCUMULATORS in read else ()
-            # An instruction that reads neither memory takes the way of an instruction that reads
-            # lines.
+            # An instruction that reads neither accumulator rows nor lines takes the way of an
+            # instruction that reads lines.
             lines = ("activate_operands",) if Memory.BUFFER in read or not rows else ()
             return Way("activate", (*rows, *lines, "activate_writing"))
         case Executor.LINK_UNIT:

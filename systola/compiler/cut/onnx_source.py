@@ -52,7 +52,7 @@ class OnnxSource(Source):
         self._describe(found for each in infos if (found := _tensor_type(self._onnx, each)))
 
     def _describe(self, results: Iterable[OnnxInput]) -> None:
-        """Make the list of parts and values of the file, from the types and shapes of `results`."""
+        """List the parts and values of the file; `results` are its calculated tensors."""
         model = self._model
         self._tensors = {each.name: each for each in (*model.inputs, *results)}
         self.values = {

@@ -23,8 +23,8 @@ _FOLLOWS = "it stays with operators of the host: it takes their numbers, or a va
 _BETWEEN = "the host does this between programs"
 _IDLE = "its piece has no products: moving the data to the machine is more work"
 ALONE = 16
-"""Number of operators without a place in the buffer that move to the host one by one. Later ones
-move together with all larger operators.
+"""Number of refusals for which only the refused operators move to the host. After these, operators
+of the same segment with results as large or larger move, too.
 """
 
 
@@ -74,7 +74,7 @@ class PartialNetwork:
 
     @property
     def inexact_channels(self) -> int:
-        """Number of channels for which no multiplier gives the reference's result for all sums."""
+        """Number of channels for which no multiplier gives all of the interpreter's results."""
         return sum(network.translation.inexact_channels for network in self.networks)
 
     def compiled(self, config: Config, samples: int) -> CompiledNetwork:
@@ -119,8 +119,9 @@ def _with_sources(
 def cut_network(config: Config, source: Source) -> PartialNetwork | None:
     """Cut a network into pieces for the machine and pieces for the interpreter.
 
-    Returns None if no piece runs on the machine, unless the network is of int16. Raises ModelError
-    if the interpreter is not installed or refuses the network.
+    Returns None if no piece of a network of int8 runs on the machine. A network of int16 may run on
+    the host as a whole. Raises ModelError if the interpreter is not installed or refuses the
+    network.
     """
     missing: MissingInterpreterError | None = None
     try:
@@ -278,7 +279,7 @@ def place_whole(source: Source, network: Network) -> tuple[Placement, ...]:
 
 
 def place_refused(source: Source) -> tuple[Placement, ...]:
-    """Return the placement of each operator of a refused network, with its own reason."""
+    """Return the placement of each operator of a refused network, with its reason if it has one."""
     refused = source.refused()
     return tuple(
         _placed(source, part, Place.REFUSED, refused.get(part.name, "")) for part in source.parts

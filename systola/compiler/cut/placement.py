@@ -47,7 +47,7 @@ _REMEDIES = (
     ("this kind of operator", "build it from the operators of docs/operators.md"),
     ("no 16-bit modes", "take a larger preset"),
 )
-"""Pairs of a text and a remedy: the first text that occurs in a reason gives the remedy."""
+"""Pairs of a text and a remedy. The first pair with a text that occurs in a reason counts."""
 
 
 def macs_share(placements: Sequence[Placement]) -> float:

@@ -43,8 +43,9 @@ class Graph:
         self._before = {part: self._own_before(part) for part in self.parts}
 
     def copies(self, parts: Iterable[Part]) -> set[Part]:
-        """Return the parts of which a segment with `parts` needs copies, directly or for other
-        copies.
+        """Return the parts that a segment with `parts` needs as copies.
+
+        Copies that other copies need are included.
         """
         found: set[Part] = set()
         todo = list(parts)
@@ -58,16 +59,16 @@ class Graph:
         return found
 
     def _own_before(self, part: Part) -> set[Part]:
-        """Return the parts, none of them copied, that make the inputs of a part or of its
-        copies.
+        """Return the parts that make the inputs of a part or of its copies.
+
+        Parts that are copied themselves are left out.
         """
         takers = {part, *self.copies([part])}
         origins = {self.origins.get(tensor) for taker in takers for tensor in taker.inputs}
         return {each for each in origins if each and not each.copied}
 
     def with_followers(self, host: Set[int]) -> frozenset[int]:
-        """Return the positions in `host`, and the positions of parts that must stay on the host,
-        too.
+        """Return `host`, with the positions of further parts that must stay on the host.
 
         A segment of the machine does not begin with numbers of float32 that the host calculates.
         This is because the interpreter may join an operator to the quantisation after it. A segment
@@ -136,7 +137,8 @@ class Graph:
         levels: dict[Part, int] = {}
         states: dict[Tensor, int] = {}
         own = [part for part in self.parts if not part.copied and not part.opening]
-        # If parts wait for each other's variables, the numbers would rise without end.
+        # The numbers of parts that wait for each other's variables rise without end. Then all parts
+        # become one turn of the host.
         for _ in range(len(own) + 2):
             old = dict(levels)
             for part in own:

@@ -79,7 +79,7 @@ class TfliteSource(Source):
             )
 
     def _variables(self) -> dict[int, Tensor]:
-        """Return for each tensor that is a reference to a variable the key of this variable."""
+        """Return the key of its variable for each tensor that refers to a variable."""
         graph = self._graph
         return {
             number: (operator.options.get("Container"), operator.options.get("SharedName"))
@@ -120,7 +120,8 @@ class TfliteSource(Source):
 
         Raises ModelError if LiteRT is not installed, or refuses the file.
         """
-        # Sizes that depend on data, as results of control flow may, are known only after a run.
+        # Some sizes depend on data, above all sizes of results of control flow. They are known only
+        # after a run.
         unsure = any(tensor.open for tensor in self._graph.tensors) or any(
             operator.kind in _CALLS for operator in self._graph.operators
         )

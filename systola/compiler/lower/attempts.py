@@ -30,8 +30,8 @@ NOWHERE = Lines("nowhere", 0)
 class Attempts:
     """A store of the maps and steps that all attempts to lower one batch have made so far.
 
-    Of a place in host memory, only the size is final. Its offset comes from the first attempt that
-    needed the place.
+    A place in host memory has its final size. But its offset is not final: it comes from the first
+    attempt that needed the place.
     """
 
     maps: dict[tuple[Value, FeatureMap, int], FeatureMap] = field(

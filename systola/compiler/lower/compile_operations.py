@@ -85,8 +85,8 @@ class KeepingPrograms:
     stores: tuple[Program, ...]
     """Programs that write the variables to host memory, one for each of `programs`.
 
-    Each takes the variables from the places in which its program would find them. It has an output
-    for each variable.
+    Each has an output for each variable. It takes the variables from the places in which its item
+    of `programs` would read them.
     """
 
 

@@ -187,8 +187,8 @@ class ConvolutionStep(MapStep):
             return 1, -(-width // -(-width // limit)), 1
         bands = -(-height // (limit // width))
         if bands > 1 or self.target.plane != self.target.pixels:
-            # A band takes more than half of the accumulators. Activate writes blocks without gaps,
-            # but some targets have gaps between their blocks.
+            # A group is a single block: a band takes more than half of the accumulators, or the
+            # target has gaps between blocks, which Activate cannot leave.
             return -(-height // bands), width, 1
         group = min(limit // (height * width), config.parameter_entries, blocks)
         groups = -(-blocks // group)
@@ -305,9 +305,7 @@ class SumsStep(Step):
     blocks: range
     area: Area
     held: int
-    """Number of times that accumulators must have room for sums of this size, to hold other steps'
-    sums.
-    """
+    """Number of steps with sums of this size for which the accumulators need room at one time."""
 
     @property
     def reads(self) -> tuple[Lines, ...]:

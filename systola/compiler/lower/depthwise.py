@@ -182,10 +182,11 @@ def depthwise_blocks(
 ) -> list[BlockSteps]:
     """Return the steps for each block of `node`: some rows in the lanes, the others on the array.
 
-    `taps` has the lines of weights that are in the buffer already, by their bytes. `hidden` is the
-    number of cycles that the array is busy with other work meanwhile. With `array_first` the array
-    takes the upper rows, and the lanes the lower ones. Choose this order if the array is no longer
-    busy with the source: the array then has its rows before the lanes have read the source.
+    `taps` has the lines of weights that are in the buffer already, by the bytes of the weights.
+    `hidden` is the number of cycles that the array is busy with other work during these steps. With
+    `array_first` the array takes the upper rows, and the lanes the lower rows. Choose this order if
+    the array is no longer busy with the source: the array then has its rows before the lanes have
+    read the source.
     """
     blocks = _blocks(source.channels)
     shares = _rows_in_lanes(config, node, target, len(blocks), hidden)
@@ -267,7 +268,7 @@ SOON = 200
 first.
 """
 STARTED, READ_OUT = 15, 13
-"""Number of cycles of an instruction besides its vectors: in the lanes, and in a read of sums."""
+"""Cycles besides the vectors: of an instruction in the lanes, and of one that reads sums."""
 
 
 @lru_cache(maxsize=4096)
@@ -280,8 +281,8 @@ def rows_in_lanes(
     unit needs a cycle for each tap of a vector, and the array at least `tile` cycles for each tap.
     The activation unit, to which the lanes belong, needs another cycle for each vector from the
     array. The array is busy with other work for `hidden` cycles. `met` is True if the array reads
-    from half of the banks: the lanes then wait for it in a quarter of the cycles. Either each block
-    has nearly as many rows in the lanes, or some blocks have none there.
+    from half of the banks: the lanes then wait for it in a quarter of the cycles. Either all
+    numbers are equal or differ by one, or each block is wholly in the lanes or on the array.
     """
     height, width = size
 

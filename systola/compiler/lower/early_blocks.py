@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convolutions that begin with the blocks of their source that are written first.
 
-A Convolve waits for the youngest instruction of the activation unit that writes its source. The
-Convolve follows this instruction line by line. It also follows the instructions just before, as
-long as each begins where its predecessor has ended. But it waits until all older instructions are
-complete, though it needs other lines first. So if the last blocks of the source come out of order,
-the first tiles along K get a Convolve of their own.
+A Convolve follows the youngest instruction of the activation unit that writes its source, line by
+line. It follows the instructions just before in the same way, as long as each begins where its
+predecessor has ended. But it begins only when all older instructions are complete, even if it needs
+their lines last. So if the last blocks of the source come out of order, the first tiles along K get
+a Convolve of their own.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from systola.compiler.lower.step import MapStep, Step
 
 @dataclass(frozen=True)
 class _Piece:
-    """A step's lines and blocks of a convolution's source; `blocks` is empty if it writes no such
-    line.
+    """A range of lines of a convolution's source that one step writes, and the blocks of these
+    lines. If the step writes none of the source, `blocks` is empty.
     """
 
     first: int

@@ -154,12 +154,10 @@ class Emitter:
         return self._registers.pop()
 
     def count_samples(self, sizes: Mapping[HostMatrix, int]) -> Mapping[int, int]:
-        """Return an index register for each size of a part, for the way from part to part of
-        matrices.
+        """Take index registers that move matrices from part to part; return them by parts' sizes.
 
-        A part of a matrix is for a sample or a batch. `sizes` has for each matrix the bytes of a
-        part. Matrices with parts of one size share a register. From now on sample_register finds
-        these registers.
+        A part is for a sample or a batch. `sizes` has for each matrix the bytes of a part. Matrices
+        with parts of one size share a register. From now on sample_register finds the registers.
         """
         registers = {size: self.take_register() for size in dict.fromkeys(sizes.values())}
         self._sample_registers.update({matrix: registers[sizes[matrix]] for matrix in sizes})
@@ -300,8 +298,8 @@ class Emitter:
     def make_room(self, rows: int) -> None:
         """Continue the ring of accumulator rows where `rows` rows follow one another.
 
-        The end of the memory would separate sums that are to be held, and leave no room for others.
-        If sums are held already, the method does nothing.
+        So sums that are to be held lie together, and leave room for other sums. If sums are held
+        already, the method does nothing.
         """
         if not self._sums:
             self._accumulators.skip_to(rows)

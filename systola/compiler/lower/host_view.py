@@ -23,8 +23,8 @@ class HostView:
     """
 
     matrix: HostMatrix
-    """Matrix in host memory: a row for each pixel, or with packed channels for each row of
-    pixels.
+    """Matrix in host memory with a row for each pixel. With packed channels, a row of the matrix is
+    a row of pixels.
     """
     row: int = 0
     block: int = 0

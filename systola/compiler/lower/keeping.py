@@ -50,7 +50,7 @@ class Ring:
 
     kept: Kept
     joining: Concatenation
-    """Operation that joins the old rows, its first part, and the new rows."""
+    """Operation that joins the old rows, which are its first part, and the new rows."""
 
     @property
     def step(self) -> int:
@@ -166,7 +166,7 @@ def ring_map(ring: Ring, place: FeatureMap) -> FeatureMap:
 
 
 def turns_of(operations: Operations) -> Mapping[int, Sequence[Kept]]:
-    """Return for the number of each operation the variables that get their next value after it.
+    """Return variables by the number of the operation after which they get their next value.
 
     The number after the last operation stands for the end of the program. A variable that keeps its
     value is left out. Raises CompileError for variables that exchange their values.

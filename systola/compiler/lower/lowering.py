@@ -70,7 +70,7 @@ from systola.compiler.operations import (
 )
 
 INPUTS_AHEAD = 2
-"""Number of operations with loaded inputs when an operation begins, itself included."""
+"""Number of operations with inputs in the buffer: the present operation, and the next ones."""
 
 
 class Lowering:
@@ -128,13 +128,11 @@ class Lowering:
         self.steps: list[Step] = []
         """Steps of all parts of the program."""
         self.values: dict[Lines, Value] = {}
-        """Value in each Lines object that holds a whole value, which could be in host memory
-        instead.
-        """
+        """Values in the buffer that could be in host memory, by the Lines that hold them whole."""
         self.bands: dict[Lines, tuple[Value, int]] = {}
-        """Value and its number of rows for each Lines object that holds a band of the value.
+        """Values cut into bands, with their numbers of rows, by the Lines that hold a band.
 
-        The value can be cut into as many bands as it has rows.
+        A value can be cut into as many bands as it has rows.
         """
         self.spilled: dict[Value, int] = {}
         """Size in bytes of each spilled value."""
@@ -490,10 +488,10 @@ class Lowering:
     def _ahead(self, node: Node) -> int:
         """Return the cycles that the array works for the next operation while `node` runs.
 
-        The next operation must be a convolution that takes the result of `node`. It starts with
-        blocks of channels that are complete. If a third operation takes the convolution's results
-        block by block, the method returns 0, since these cycles are counted for the third
-        operation.
+        The next operation must be a convolution that takes the result of `node`. The array starts
+        this convolution with blocks of channels that are complete. If a third operation takes the
+        convolution's results block by block, the cycles are counted there, and the method returns
+        0.
         """
         if not isinstance(node, DepthwiseConvolution):
             return 0
@@ -505,7 +503,7 @@ class Lowering:
             return 0
         blocks, tile = self._layouts[node.result].blocks, arrival(self._config)
         if node.result.pixels < tile:
-            # For both operations, a tile takes longer to arrive than the array needs to use it.
+            # The array waits for tiles, as each takes longer to arrive than the array uses it.
             return blocks * self._layouts[users[0].result].blocks * tile
         return (blocks - 1) * node.result.pixels
 

@@ -181,8 +181,8 @@ class LstmStep(Step):
         time.
 
         The array never waits for the gates' functions. The cells are calculated while the array
-        works on the output gate. The output gate and the hidden state are calculated while it works
-        on the next x.
+        works on the output gate. The output gate and the hidden state are calculated while the
+        array works on the next x.
         """
         if self.biases is not None:
             emitter.scale()
@@ -466,8 +466,8 @@ def lstm_step(
         ),
         scratch=Lines(f"gates of {node.operator}", (5 if node.biases is None else 6) * 2 * rows),
         copy_entry=common_entry(config, identity()),
-        # Gates have 15 fractional bits, cells 15 less their integer bits, which gives the
-        # divisions. SINGLE rounding divides with halves upwards.
+        # The products f * c and i * g are divided to the fractional bits of cells. Gates have 15
+        # such bits, cells 15 less their integer bits. With SINGLE rounding, halves go upwards.
         forget_entry=division_entry(config, 15),
         update_entry=division_entry(config, 15 + node.cell_bits),
         hidden_output=node.hidden,

@@ -23,7 +23,7 @@ FORGET, INPUT, CELL, OUTPUT = range(GATES)
 SPREAD = (FORGET, INPUT, OUTPUT, CELL)
 """Order of the mixed cells' gates when each gate has its own vector; SIGMOID gates come first."""
 LATE = 1
-"""Number of last blocks of the state for which the first products of a step do not wait."""
+"""Number of blocks at the end of the state for which the first products of a step do not wait."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def tiles_of(layout: Layout, gates: tuple[Gate, ...], source: Channels) -> Weigh
     of_gate, of_cell = layout.columns()
 
     def columns(rows: list[NDArray[np.int8]]) -> NDArray[np.int8]:
-        """Return the gates' weights by the column in which they are: tiles x rows x columns."""
+        """Return the gates' weights in the columns of the layout: tiles x rows x columns."""
         stacked = np.stack(rows)
         found = stacked[of_gate, :, of_cell]
         return np.where(of_cell[..., np.newaxis] < 0, 0, found).swapaxes(1, 2).astype(np.int8)

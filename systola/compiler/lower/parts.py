@@ -18,9 +18,7 @@ class Spill:
     values: frozenset[Value] = frozenset()
     """Values that are kept in host memory."""
     bands: Mapping[Value, int] = field(default_factory=dict[Value, int])
-    """Number of bands in which each result is calculated that is spilled or needs a spilled
-    value.
-    """
+    """Number of bands for each result that is spilled or is calculated from a spilled value."""
     overlap: bool = True
     """True if the compiler may use more of the buffer at a time to save cycles.
 

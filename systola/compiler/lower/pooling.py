@@ -204,10 +204,9 @@ def _step(
 def reciprocal(count: int) -> Requantisation:
     """Return the requantisation that divides a sum of `count` int8 by `count`, half away from zero.
 
-    The multiplier is the least number above 1 / count. SINGLE rounds half up; as negative halves
-    come out below a half, they are rounded away from zero, too. The multiplier has 31 bits. It is
-    so near to 1 / count that it carries no other quotient over a half. This needs a fraction with a
-    denominator above 2 * 128 * count^2, which has 40 bits for the largest window.
+    The multiplier is the least number of 31 bits above 1 / count. SINGLE rounds halves up. The
+    product for a negative half is just below the half, so it is rounded away from zero, too. No
+    other product crosses a half, as the multiplier's denominator is above 2 * 128 * count^2.
     """
     shift = 1 - count.bit_length()
     multiplier = (1 << (31 - shift)) // count + 1

@@ -44,7 +44,7 @@ def is_hopeless(config: Config, operations: Operations, batch: Batch) -> bool:
     try:
         lives = _lives(Lowering(config, operations, batch.size, batch, spill), spill)
     except CompileError:
-        return False  # Another size of the batch may be possible.
+        return False  # The batch may be possible with another size.
     return most_at_once(lives) > config.buffer_lines
 
 
@@ -53,11 +53,11 @@ def fitted(
 ) -> tuple[Lowering, dict[Lines, int], Spill]:
     """Return the steps, the places of all lines, and the choice of values in host memory.
 
-    As few values as possible are in host memory. If lines find no place, first operations are no
-    longer interleaved. Then, each time, the largest content of the buffer at that time gives way. A
-    value goes to host memory, the operations on such values get more bands, or constants are loaded
-    at each use. Raises CompileError if nothing is left that could go, and without `spilling` at
-    once.
+    As few values as possible are in host memory. If some lines find no place, operations are first
+    lowered without interleaving. Then, until all lines have a place, the largest content of the
+    buffer beside the lines without one gives way. A value goes to host memory, operations on a
+    spilled value get more bands, or constants are loaded at each use. Raises CompileError if
+    nothing more can give way. Without `spilling`, nothing gives way.
     """
     known = _found.setdefault(operations, {})
     spill = known.get((config, batch), Spill())
@@ -88,8 +88,8 @@ def fitted(
     known[config, batch] = spill
     if tried == 1:
         return lowering, places, spill
-    # The steps are made again with the final places in host memory. Their lines live at the same
-    # times.
+    # The steps are made again with the final places in host memory. The lines of the new steps live
+    # at the same times as before.
     final = Lowering(config, operations, samples, batch, spill)
     pairs = zip(lives, _lives(final, spill), strict=True)
     same = {before.lines: life.lines for before, life in pairs}

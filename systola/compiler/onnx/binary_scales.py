@@ -34,7 +34,7 @@ class BinaryScales:
     b: Scale
     output: Requantisation
     table: NDArray[np.int64] | None
-    """Table to apply to the result afterwards, if the machine lacks its bounds; else None."""
+    """Table to apply to the result afterwards, if the machine cannot bound it; else None."""
     differing: int
     """Number of pairs of codes with a result that differs from ONNX Runtime's result."""
 
@@ -63,8 +63,8 @@ def reference_codes(
         product = (x - of_x.zero_point) * (y - of_y.zero_point)
         steps = np.rint(product.astype(np.float32) * scale) + result.zero_point
     else:
-        # The codes are taken as the model has them, since a constant part of the sum depends on
-        # them.
+        # Codes of uint8 are taken as in the model, 128 more than here: the rounding of the constant
+        # part of the sum depends on the zero points.
         offsets = [128 if each.unsigned else 0 for each in (of_x, of_y, result)]
         ratio_x, ratio_y = of_x.scale / result.scale, of_y.scale / result.scale
         fixed = np.float32(result.zero_point + offsets[2]) - (

@@ -35,9 +35,7 @@ class Call:
     """Function that returns an input as a constant, by its position; None if left out."""
 
     def given(self, name: str, position: int) -> list[int] | None:
-        """Return whole numbers from an attribute, in old versions of an operator, or else
-        an input.
-        """
+        """Return whole numbers, an attribute in old versions of an operator, else an input."""
         if name in self.node.attributes:
             return list(self.node.integers(name))
         return self.whole_numbers(position)

@@ -114,10 +114,10 @@ def _up(a: NDArray[np.int64], b: NDArray[np.int64], chosen: NDArray[np.bool_]) -
 def _least_violated(
     least: NDArray[np.int64], greatest: NDArray[np.int64], near: int
 ) -> tuple[int, int]:
-    """Return the number that violates as few of the bounds as possible, and the count of these.
+    """Return the number that violates the fewest bounds, and the number of violated bounds.
 
-    The bounds are `least` and `greatest` numbers. Of several such numbers the nearest to `near` is
-    taken.
+    The bounds are `least` and `greatest` numbers. Of several numbers that violate equally few
+    bounds, the nearest to `near` is returned.
     """
     least, greatest = np.sort(least), np.sort(greatest)
     candidates = np.unique(np.concatenate([[near], least, greatest]))

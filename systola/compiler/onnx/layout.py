@@ -31,10 +31,10 @@ class Layout:
     order: tuple[int, ...]
 
     def divided(self, shape: Sequence[int]) -> Layout | None:
-        """Return the same layout with factors split so that each size in `shape` is a product of
-        some.
+        """Return the same layout with factors split further.
 
-        Returns None if the factors cannot be split in this way.
+        Each size in `shape` is then the product of some consecutive factors. Returns
+        None if the factors cannot be split in this way.
         """
         edges = sorted({*_tails(self.factors), *_tails(shape)}, reverse=True)
         if any(high % low for high, low in pairwise(edges)):

@@ -2,8 +2,8 @@
 """A fit of the machine's weight, bias and multiplier to a straight line over all codes.
 
 The machine makes floor((weight * code + bias) * m + 1/2), with SINGLE rounding, clamped to the
-codes. A weight of 7 bits times the code is finer than a code, so a bias puts the line between two
-results as well.
+codes. A weight has 7 bits, so sums have finer steps than codes, and a bias can shift the line by
+less than a code.
 """
 
 from __future__ import annotations

@@ -182,8 +182,9 @@ _APPLY: dict[str, Callable[..., NDArray[np.generic]]] = {
     "Pow": np.power,
     "PRelu": _bent,
 }
-"""Functions of two arrays by operator, for two constants, or for a number and all codes'
-numbers.
+"""Functions of two arrays, by the kind of operator.
+
+The arrays are two constants, or a constant number and the numbers for all codes of a tensor.
 """
 
 
@@ -220,7 +221,7 @@ def _add_binary(
     constants = [each for each, _ in (a, b) if isinstance(each, np.ndarray)]
     same = isinstance(a[0], Codes) and isinstance(b[0], Codes) and a[0].value is b[0].value
     if same or any(int(each.min()) == int(each.max()) for each in constants if each.size):
-        # The result is a function of one code, since the other operand is the same or one number.
+        # The result is a function of one code: the other operand is the same tensor or one number.
         codes_a, codes_b = (
             np.full(256, int(each.reshape(-1)[0])) if isinstance(each, np.ndarray) else CODES
             for each, _ in (a, b)

@@ -33,7 +33,7 @@ from systola.compiler.wide_weights import repeated, weight_parts, widened
 
 MAX_WEIGHTS = 1 << 28
 TOLERATED = 1e-3
-"""Largest distance of a bias from a whole number of steps of the sums that counts as exact."""
+"""Largest distance of a bias from a whole number that counts as exact, in units of the sums."""
 
 
 def translate_conv(scope: Scope, node: OnnxNode) -> None:

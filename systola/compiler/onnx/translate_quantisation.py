@@ -18,8 +18,9 @@ from systola.compiler.operations import Value
 
 
 def translate_quantize(scope: Scope, node: OnnxNode) -> None:
-    """Translate QuantizeLinear, from which the operator before it gets a scale and can be
-    calculated.
+    """Translate QuantizeLinear, which gives the operator before it a scale.
+
+    Only with this scale can the operator's result be calculated.
     """
     source = scope.entry(node, 0)
     if isinstance(source, Weights):

@@ -156,7 +156,7 @@ def _shape(scope: Scope, node: OnnxNode) -> tuple[int, ...]:
 
 
 def _given_axes(scope: Scope, node: OnnxNode, rank: int) -> list[int] | None:
-    """Return a node's axes, from an attribute or since version 13 an input; None without axes."""
+    """Return a node's axes: an attribute before version 13, else an input; None without axes."""
     if "axes" in node.attributes:
         axes = list(node.integers("axes"))
     elif scope.optional(node, 1) is not None:

@@ -51,7 +51,7 @@ def read_window(
             room = size + before + behind - extent
             if node.integer("ceil_mode", 0):
                 count = -(-room // strides[axis]) + 1
-                # A window must not begin after the end of the map and its padding at the start.
+                # The last window must begin within the map or the padding at its start.
                 count -= (count - 1) * strides[axis] >= size + before
             else:
                 count = room // strides[axis] + 1

@@ -196,13 +196,14 @@ def _strided_slice(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
             index.append(None)
         elif masked("ShrinkAxisMask"):
             if stride < 0:
-                # TensorFlow has no negative stride here, and LiteRT's result depends on the number.
+                # TensorFlow allows no negative stride here. LiteRT does, but its result makes no
+                # sense: it depends on the size of the stride.
                 raise ModelError(f"a stride of {stride} along an axis that goes is not supported")
             index.append(first or 0)
         else:
             if call.option("Offset"):
                 high = low + high
-                # In these cases LiteRT does not cut off elements outside of the array.
+                # In the two cases below LiteRT does not cut off elements outside of the array.
                 other_axes = call.option("NewAxisMask") or call.option("EllipsisMask")
                 if other_axes or not 0 <= low <= high <= x.shape[axis]:
                     raise ModelError(f"its bounds do not fit its input of shape {x.shape}")

@@ -58,7 +58,7 @@ def translate_float_curve(scope: Scope, operator: Operator) -> None:
 def _add_curve(
     scope: Scope, operator: Operator, position: int, function: Callable[[Numbers], Numbers]
 ) -> None:
-    """Define the result of an operator as a function of codes, as its input `position` is, too."""
+    """Define the result of an operator as a function of the codes of its input `position`."""
     source, _ = scope.source(operator, position, "float32")
     before = scope.dequantised[source]
     result, _ = scope.result(operator, dtype="float32")
@@ -127,4 +127,4 @@ FLOAT_CURVES = (*_ONE, *_TWO)
 """Kinds of operators that may be functions of one float32."""
 
 FLOAT_ONLY = ("COS", "DIV", "FLOOR", "POW", "SIGN", "SIN", "SQUARE", "SQUARED_DIFFERENCE")
-"""Kinds of operators among these that the machine has for float32 only."""
+"""Kinds of operators among FLOAT_CURVES that are supported for float32 only."""

@@ -48,8 +48,8 @@ def read_tflite(content: bytes, *, main: bool = False) -> Graph:
     """Return the network in the content of a .tflite file.
 
     With `main`, only the first of several subgraphs is read, and not changed. Without `main`,
-    variables become inputs and outputs. A file with subgraphs that variables do not need is refused
-    then. Raises ModelError for a file that is no such model or is damaged.
+    variables become inputs and outputs, and a file with subgraphs for anything else is refused.
+    Raises ModelError for a file that is no such model or is damaged.
     """
     if content[4:8] != IDENTIFIER:
         raise ModelError("not a TensorFlow Lite model")

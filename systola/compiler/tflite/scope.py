@@ -75,7 +75,7 @@ class Scope:
     def __init__(self, graph: Graph, repeat: int, semantics: Semantics) -> None:
         """Begin a translation with the results of the interpreter `semantics`.
 
-        `repeat` is the first dimension of all calculated tensors; its parts become samples.
+        `repeat` is the first dimension of all calculated tensors; each index becomes a sample.
         """
         self.graph = graph
         self.semantics = semantics

@@ -27,7 +27,7 @@ from systola.compiler.tflite.graph import Operator, Tensor
 
 _REDUCTIONS = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
 _OTHERS = ("MAX_POOL_2D", "AVERAGE_POOL_2D", "RANK")
-"""Kinds of operators with results of another shape, for which the stored shape is kept."""
+"""Kinds of operators with one input of another shape than the result. Stored shapes are kept."""
 _BINARY = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "PRELU")
 
 

@@ -68,7 +68,10 @@ MOST_SUM_SCALE = 4
 """Least scale of sums of ADD and SUB for which LiteRT's arithmetic overflows 32 bits."""
 
 MOST_STEPS = 1 << 30
-"""Number of scale steps up to which LiteRT rounds to a whole number of 32 bits, with a margin."""
+"""Bound of a number divided by a tensor's scale.
+
+LiteRT converts the quotient to 32 bits, and processors differ in this for too large quotients.
+"""
 
 
 def translate_binary(scope: Scope, operator: Operator) -> None:

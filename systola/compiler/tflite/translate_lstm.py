@@ -56,8 +56,8 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
         raise ModelError("diagonal recurrent weights are not supported")
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
-    # The scale of the hidden state is used. But without a scale of the result, LiteRT prepares
-    # nothing.
+    # LiteRT uses only the scale of the hidden state. But it prepares no LSTM with a result that has
+    # no scale.
     if not len(result_tensor.scales):
         raise ModelError("its result has no scale")
     hidden = scope.tensor(operator, _HIDDEN_STATE)

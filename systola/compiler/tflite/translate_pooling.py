@@ -102,7 +102,7 @@ def translate_mean(scope: Scope, operator: Operator) -> None:
         zero_point = result_tensor.zero_point
         output = scalar_requantisation(q, shift, bias=bias, zero_point=zero_point)
     else:
-        # For tensors without scales, LiteRT divides 0 by 0, and multiplies by 0.
+        # For tensors without scales, LiteRT multiplies the sums by 0, so all results are 0.
         output = scalar_requantisation(0, 0)
     total = _add_sum(scope, operator, source, axes, output, f"{result.name} kept")
     scope.add(Reshape(operator=str(operator), result=result, source=total))

@@ -53,7 +53,7 @@ WIDE_ADD_BITS = 15
 """Number of bits by which ADD and SUB of int16 shift their operands to the left first."""
 INT16 = np.iinfo(np.int16)
 _REDUCED_LIMIT, _REDUCED_MOST = 0x7FFF0000, 0x7FFF
-"""Bound of the multipliers that LiteRT rounds to 15 bits, and its result for larger multipliers."""
+"""Least multiplier that LiteRT does not round to 15 bits, and the value that replaces it."""
 
 
 def wide_fully_connected(scope: Scope, operator: Operator) -> None:
@@ -409,7 +409,7 @@ def _add_product(
 def _multiplier(scale: float, *, narrow: bool) -> tuple[int, int]:
     """Return LiteRT's multiplier and shift for a scale.
 
-    The multiplier has 15 bits for sums of 64 bits. With `narrow`, the sums have 32 bits.
+    LiteRT's sums have 64 bits, and its multiplier 15. With `narrow` they have 32 and 31 bits.
     """
     q, shift = multiplier(scale)
     if narrow:

@@ -31,7 +31,7 @@ _ALIKE = (
 )
 """Kinds of operators on uint8 that can become operators on int8.
 
-Their arithmetic is the same for both types, or the translation asks for `Tensor.unsigned`.
+Either their arithmetic is the same for both types, or the translation looks at `Tensor.unsigned`.
 """
 
 
@@ -86,8 +86,8 @@ def _touching(graph: Graph) -> tuple[set[int], list[Operator]]:
 def _is_alike(graph: Graph, operator: Operator) -> bool:
     """Return whether an operator on uint8 can become an operator on int8.
 
-    If it has tensors of int8, too, LiteRT clamps the results to other codes, or refuses the
-    operator.
+    An operator that has tensors of int8, too, cannot: LiteRT clamps its results to other codes, or
+    refuses it.
     """
     numbers = {*operator.inputs, *operator.outputs} - {-1}
     return operator.kind in _ALIKE and all(graph.tensors[n].dtype != "int8" for n in numbers)
