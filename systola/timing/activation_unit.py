@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.config import Config
-from systola.arch.isa import GATES, Opcode, Operation, Source
+from systola.arch.isa import GATES, Function, Opcode, Operation, Source
 from systola.hdl.activation.activation_unit import FOLLOW_LATENCY, FRONT_LATENCY
 from systola.hdl.activation.activation_unit import ActivationUnit as Hardware
 from systola.hdl.activation.gate_sequencer import GateSequencer
@@ -18,6 +18,7 @@ from systola.hdl.activation.spacings import (
     ADDEND_SPACING,
     ANNOUNCED,
     DRAIN_SPACING,
+    GATHER_SPACING,
     LONG_SPACING,
     READ_SLACK,
     SCALED_LATENCY,
@@ -31,7 +32,7 @@ from systola.hdl.activation.step_kind import HALF
 from systola.hdl.activation.table_lane import CURVE_LATENCY
 from systola.hdl.parts.walker import WALK_GAP
 from systola.timing.bank_conflicts import OtherReads, Reader, yielding_times
-from systola.timing.curves import is_curve, one_line, tables
+from systola.timing.curves import gathers, is_curve, one_line, tables
 from systola.timing.gates import Gates, GatesState, gate_distance, inverts
 from systola.timing.in_turn import in_turn
 from systola.timing.recent import recent
@@ -45,10 +46,13 @@ FOLLOWS = 1 + FOLLOW_LATENCY
 ADDEND = 2
 """Number of lines that hold the addend of an int16 result."""
 
-ActivationState = tuple[float, float, float, tuple[tuple[str, int], ...], ListState, GatesState]
+ActivationState = tuple[
+    float, float, float, float, tuple[tuple[str, int], ...], ListState, GatesState
+]
 """Type of the state of an ActivationUnit.
 
-It has the cycle in which the unit is free and the cycles of the last two instructions' last steps.
+It has the cycle in which the unit is free, the cycles of the last two instructions' last steps, and
+that of the last instruction with TABLE.
 The scale, the list of writers and the state of the gates follow.
 """
 
@@ -109,6 +113,8 @@ class ActivationUnit:
         """First cycle in which the unit has time for another instruction."""
         self._left = 0.0, 0.0
         """Cycles in which the last two instructions took their last steps, the older one first."""
+        self._looked_up = -float(GATHER_SPACING)
+        """Cycle of the last step of the last instruction with function TABLE."""
         self.written: tuple[Times, int] = np.zeros(1), 0
         """Cycles in which the last instruction writes its lines, and its first line."""
         self.writers = WriterList(config.queue_depth, regions.buffer.written)
@@ -284,6 +290,8 @@ class ActivationUnit:
         first = operands["parameter"]
         needed = np.maximum(needed, self._regions.parameters.written[first] + FOLLOWS)
         needed = np.maximum(needed, self._tables_written(operands))
+        if gathers(operands):
+            self.free = max(self.free, self._looked_up + 1 + GATHER_SPACING)
         times, span = self._run(work, needed, issued)
         self._read_lines(source, operand, float(times[-1]) + self._turns)
         self._use_entries(first, 1, span.end)
@@ -493,21 +501,24 @@ class ActivationUnit:
 
     def _use_table(self, operands: Mapping[str, int], end: float) -> None:
         self._regions.tables.activated[tables(operands)] = end
+        if operands["function"] == Function.TABLE:
+            self._looked_up = self._left[1]
 
     def state(self, now: float, *, scaled: bool) -> ActivationState:
         """Return the state with times relative to cycle `now`; the scale is left out unless
         `scaled`."""
-        times = self.free, *self._left
-        free, left, last = (recent(time, now) for time in times)
+        times = self.free, *self._left, self._looked_up
+        free, left, last, looked = (recent(time, now) for time in times)
         scale = tuple(self.scale.items()) if scaled else ()
-        return free, left, last, scale, self.writers.state(now), self._gates.state(now)
+        return free, left, last, looked, scale, self.writers.state(now), self._gates.state(now)
 
     def resume(self, state: ActivationState, now: float) -> None:
         """Set the state that `state` returned, with its times relative to cycle `now`."""
-        free, left, last, scale, writers, gates = state
+        free, left, last, looked, scale, writers, gates = state
         self.writers.resume(writers, now)
         self._gates.resume(gates, now)
         self.free, self._left = now + free, (now + left, now + last)
+        self._looked_up = now + looked
         self.scale = dict(scale)
 
 

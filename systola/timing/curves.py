@@ -18,7 +18,7 @@ def tables(operands: Mapping[str, int]) -> slice:
     first, number = operands["table"], 0
     if operands["function"] == Function.TABLE:
         number = CURVE_TABLES if operands["wide"] else 1
-    elif operands["function"] == Function.QUOTIENT and operands["operation"] != Operation.MULTIPLY:
+    elif gathers(operands):
         number = LONG_TABLES
     return slice(first, first + number)
 
@@ -26,3 +26,8 @@ def tables(operands: Mapping[str, int]) -> slice:
 def one_line(operands: Mapping[str, int]) -> bool:
     """Return whether a Vector has one line as operand b, which is read before its vectors."""
     return operands["function"] == Function.QUOTIENT and operands["operation"] == Operation.ADD
+
+
+def gathers(operands: Mapping[str, int]) -> bool:
+    """Return whether a Vector takes numbers from a table of int32."""
+    return operands["function"] == Function.QUOTIENT and operands["operation"] != Operation.MULTIPLY

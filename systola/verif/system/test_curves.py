@@ -119,6 +119,29 @@ def test_cycles_of_a_vector(how, each):
     assert cycles[1] - cycles[0] == 1000 * each
 
 
+def test_a_table_before_a_table_of_int32():
+    """Check that elements are looked up 20 cycles after results, and at once after other results.
+
+    Both take the same memory, and results come late.
+    """
+    config = preset(PRESET)
+    copy = {"operation": Operation.COPY, "buffer": 0, "parameter": 0, "rows": 8}
+    cycles, estimates = [], []
+    with Simulator(config, seed=random_seed()) as machine:
+        for function in (Function.NONE, Function.TABLE):
+            words = [
+                encode(Opcode.VECTOR, **copy, function=function, destination=4000),
+                encode(Opcode.VECTOR, **copy, **GATHERED, destination=4100),
+                encode(Opcode.HALT),
+            ]
+            image = make_image(words, host=np.zeros(4096, np.uint8))
+            cycles.append(machine.run(image).cycles)
+            estimates.append(estimate(config, image).cycles)
+    # A sum of lines alone is followed by DRAIN_SPACING cycles, which are 5.
+    assert cycles[1] - cycles[0] == 20 - 5
+    assert estimates[1] - estimates[0] == 20 - 5
+
+
 def test_a_block_of_softmax():
     """Check that a line subtracted from 128 vectors makes the instruction one cycle longer."""
     config = preset(PRESET)
