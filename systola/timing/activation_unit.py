@@ -51,9 +51,9 @@ ActivationState = tuple[
 ]
 """Type of the state of an ActivationUnit.
 
-It has the cycle in which the unit is free, the cycles of the last two instructions' last steps, and
-that of the last instruction with TABLE.
-The scale, the list of writers and the state of the gates follow.
+It has the cycle in which the unit is free, and the cycles of the last two instructions' last steps.
+The last step of the last instruction with TABLE, the scale, the list of writers and the state of
+the gates follow.
 """
 
 
