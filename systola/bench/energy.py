@@ -29,7 +29,7 @@ RESULTS = Path(__file__).with_name("energy.json")
 
 @dataclass(frozen=True)
 class Counted:
-    """A count of an average inference, of a training step, or of an application's batch."""
+    """A count of the operations of an average inference, a training step, or a batch."""
 
     name: str
     batch: int
@@ -40,7 +40,7 @@ class Counted:
 
     @property
     def config(self) -> Config:
-        """The machine."""
+        """The configuration of the machine."""
         return preset(self.preset)
 
 

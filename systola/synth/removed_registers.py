@@ -17,7 +17,9 @@ _NUMBER = re.compile(r"(?<=_)\d+(?=_|\b)|(?<=\[)\d+(?=\])")
 
 @dataclass(frozen=True)
 class Removed:
-    """Bits of registers of one name in modules with names that differ by numbers only."""
+    """A group of removed bits: one register's name, in modules with names that differ by numbers
+    only.
+    """
 
     module: str
     """Path of the module's instance, with `*` instead of numbers of copies."""

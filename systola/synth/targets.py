@@ -41,8 +41,11 @@ class Target:
     frequency: int = 100
     """Frequency that nextpnr is asked to reach, in MHz."""
     machine_frequency: int | None = None
-    """Frequency for the whole machine, in MHz, if it differs. If much is too slow for the
-    frequency, the router removes its ways again and again."""
+    """Frequency for the whole machine, in MHz, if it differs.
+
+    If many paths are too slow for the frequency, nextpnr's router removes its routes again and
+    again.
+    """
     capacity: Mapping[Kind, int] = field(default_factory=dict)
 
     def speed(self, wanted: str | None) -> str:

@@ -167,13 +167,14 @@ def test_micro_speech_takes_less_time_than_its_weights_took() -> None:
     writer = Writer((49, 40, 1), (10, 8), (2, 2), 8)
     writer.dense(4)
     # A line of 16 bytes has two pixels, so the convolution takes 250 passes of 16 cycles. Before
-    # it, 250 windows take ten cycles each.
+    # the convolution, 250 windows are gathered, in ten cycles each.
     assert cycles_of(writer.content) < 250 * 16 + 10 * 250 + 200
 
 
 def test_gathered_rows_make_tiles_of_all_taps() -> None:
     writer = Writer((49, 10, 1), (10, 4), (2, 2), 64)
-    # Each of four blocks has 40 taps in three tiles. Before, 29 x 5 pixels gather four rows each.
+    # Each of four blocks of results has 40 taps in three tiles. Before the convolution, each of 29
+    # x 5 pixels gathers four rows.
     assert cycles_of(writer.content) < (3 * 4 + 4) * 125 + (4 + 1) * 29 * 5 + 300
 
 
@@ -210,7 +211,8 @@ def test_constants_of_a_program_without_loops_come_after_its_input() -> None:
         ((32, 12, 3), (2, 2), (3, 3), 8),
         ((20, 9, 3), (1, 1), (3, 3), 5),
         ((40, 6, 1), (1, 1), (5, 3), 6),
-        ((34, 8, 2), (2, 1), (2, 3), 7),  # windows that reach down only; a half has 17 rows
+        # a kernel of two rows reaches down only; a half has 17 rows
+        ((34, 8, 2), (2, 1), (2, 3), 7),
         ((20, 8, 20), (1, 1), (3, 3), 4),
     ],
 )
@@ -232,10 +234,10 @@ def test_halves_take_half_the_time_of_the_lanes() -> None:
     writer = Writer((96, 96, 3), (3, 3), (2, 2), 8)
     writer.depthwise()
     writer.pointwise(16)
-    # The first convolution has three tiles for each of two halves. The depthwise convolution has
-    # nine taps of 24 rows for each half, on lanes and array. The first convolution waits for its
-    # rows, the last convolution follows, and the output is written last. Rows one by one would take
-    # 10,000 cycles more.
+    # The map has two halves. For each half, the first convolution has three tiles, and the
+    # depthwise convolution has nine taps of 24 rows, shared by lanes and array. The rest is the
+    # wait for the input's rows, the last convolution, and the output. Without halves, row after
+    # row, the network would take 10,000 cycles more.
     array, lanes = 2 * 3 * 25 * 48, 26 * 48 + 9 * 24 * 48
     assert cycles_of(writer.content) < (9 * array + 8 * lanes) / 17 + 2 * 24 * 48 + 3500
 

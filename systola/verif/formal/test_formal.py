@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that run the quick proofs of `make formal`, and that each finds its planted faults."""
+"""Tests that the quick proofs of `make formal` hold, and that each finds its planted faults."""
 
 from pathlib import Path
 

@@ -390,7 +390,7 @@ class ProgramWriter(ProgramState):
             how["function"] = Function.QUOTIENT
         wide_operands = int(self.config.wide and rng.random() < 0.5)
         looks_up = operation in (Operation.COPY, Operation.ADD)
-        once = False  # whether operand b is a single line, wherever it lies
+        once = False  # whether only the first line of operand b is read
         if self.config.attention and looks_up and rng.random() < 0.3:
             how["function"] = Function.QUOTIENT
             how["table"] = rng.randint(0, self.config.tables - LONG_TABLES)

@@ -84,7 +84,7 @@ def test_lanes_that_columns_share_stay_awake() -> None:
 
 
 def test_lanes_wake_for_a_write_whose_name_was_taken() -> None:
-    """Check that lanes wake for a write signal whose name ends in a number.
+    """Check that lanes wake for a write signal with a number at the end of its name.
 
     The second port of a name gets such a number.
     """

@@ -71,7 +71,7 @@ def _taps(window: Window) -> list[tuple[int, Any, Any]]:
 
 
 def joined(stage: Stage, given: Sequence[Floats]) -> Floats:
-    """Return the sum of several results, or the results side by side, as the stage has it."""
+    """Return the sum of several results, or the results side by side, by the stage's `join`."""
     shape = (len(given[0]), *stage.map, -1) if stage.maps else (len(given[0]), -1)
     given = [each.reshape(shape) for each in given]
     return np.concatenate(given, axis=-1) if stage.join == "concatenate" else np.sum(given, axis=0)

@@ -186,7 +186,7 @@ class Writer:
         return {"wide": wide, "accumulate": accumulate, "function": function, "table": table}
 
     def _divided(self, found: Fields, operation: int, wide_operands: int) -> Fields:
-        """Return the fields `found`, or now and then with QUOTIENT, if the operation allows it."""
+        """Return the fields `found`; if the operation allows it, they sometimes have QUOTIENT."""
         config = self.reader.config
         if config.training and operation == Operation.MULTIPLY and self._flag(True):
             return {**found, "function": Function.QUOTIENT}

@@ -363,7 +363,7 @@ class Model(Bench):
     def check_mask(self, what: str, mask: Any, entries: Entries, found: list[Entry]) -> None:
         """Check that a mask names the last of the entries in `found` that is still in the list.
 
-        Entries of its run that have left do not matter.
+        Entries of the mask's run (entries with rising addresses) that have left do not matter.
         """
         there = [entry for entry in entries if entry in found]
         older = ", ".join(described(entry.instruction) for entry in found) or "nothing"

@@ -17,7 +17,7 @@ from systola.verif.units.link.link_bench import FULL, OTHER, PACES, PARTS, LinkU
 from systola.verif.units.unit import chosen_variant, rng, run_unit, small_config, variants
 
 CONFIGS = {
-    # Each name has the number of beats of a line and of a row of sums.
+    # Each name has two numbers: the beats of a line, and the beats of a row of sums.
     "1 and 4": small_config(links=True),
     "1 and 3": small_config(rows=5, cols=6, columns_per_stage=3, host_bus_bytes=8, links=True),
     "4 and 2": small_config(rows=16, cols=2, columns_per_stage=2, links=True),

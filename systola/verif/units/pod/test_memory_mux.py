@@ -333,7 +333,7 @@ async def full_rate(dut):
     await bench.finish()
     words = sum(beats for _, beats, _ in bench.memory.reads[count:])
     assert words == CORES * 32 * -(-32 // bench.width)
-    # 50 cycles are the latency in both directions, and the last beats
+    # 50 cycles are enough for the latency in both directions, and for the last beats
     assert bench.now <= max(words, 32 * 8) + 50
 
 
