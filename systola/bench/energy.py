@@ -73,18 +73,18 @@ def count_step(step: Step) -> Counted:
 
 
 def stored(path: Path = RESULTS) -> list[Counted]:
-    """Return the counts of the last `make bench-energy`."""
+    """Return the counts of operations that the last `make bench-energy` stored."""
     content = json.loads(path.read_text(encoding="utf-8"))
     return [Counted(**{**each, "activity": Activity(**each["activity"])}) for each in content]
 
 
 def steps() -> list[Counted]:
-    """Return the counts of the steps of training."""
+    """Return the counts of operations of the steps of training."""
     return [each for each in stored() if each.preset.endswith("-training")]
 
 
 def originals() -> list[Counted]:
-    """Return the counts of the original's applications."""
+    """Return the counts of operations of the original's applications."""
     return [each for each in stored() if each.preset == ORIGINAL]
 
 

@@ -33,7 +33,7 @@ MODELS = "models.v"
 def mapping(command: str, start: str = "") -> list[str]:
     """Return Yosys commands for the steps of `command` from `start` on.
 
-    They map to cells with the delays in the file MODELS.
+    The steps map the design to cells with the delays in the file MODELS.
     """
     return [
         f"{command} -run {start}:map_luts",

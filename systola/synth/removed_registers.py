@@ -35,9 +35,9 @@ def removed_registers(
 ) -> list[Removed]:
     """Return the bits of registers that are in the design `before` and not in `after`.
 
-    Both are in the JSON of Yosys, before and after synthesis, with the hierarchy. `registers` are
-    the names of the flip-flops of the library. A register that was merged with an equal register of
-    its module does not count as removed.
+    Both designs are in the JSON of Yosys, with the hierarchy: before and after synthesis.
+    `registers` are the names of the flip-flops of the library. A register that was merged with an
+    equal register of its module does not count as removed.
     """
     found: Counter[tuple[str, str, str]] = Counter()
     for module, content in before["modules"].items():

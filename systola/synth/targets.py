@@ -27,8 +27,9 @@ class Target:
     memory_step: str
     """Step of the family's synthesis command at which the mapping of memories begins."""
     models: str = ""
-    """Verilog of cells, with delays and the wires to them, for Yosys' mapper; empty for its own
-    models."""
+    """Verilog of cells, with delays and the wires to them, for Yosys' mapper; empty if the mapper
+    takes Yosys' own models.
+    """
     place_and_route: str | None
     """Name of the family's nextpnr; None if no place and route is published."""
     options: tuple[str, ...] = ()

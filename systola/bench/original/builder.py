@@ -42,7 +42,7 @@ DEVIATION = 45.0
 GATE_SCALE, CELL_SCALE = 1 / 16, 1 / 32
 """Scales, which are the value of one code: of a gate's argument, and of a cell."""
 GATE_DEVIATION = 24.0
-"""Standard deviation of the arguments of gates, in codes. It stands for a value of 1.5."""
+"""Standard deviation of the arguments of gates: 24 codes, which are a value of 1.5."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `make formal-coverage`: it measures how much of the units the proofs look at.
 
-A branch is a body of `If`, `Elif`, `Else`, `Case` or `State` in hdl/. It is reached if some inputs
-that the assumptions of the proof allow lead into it. A register bit is in the cone if an assertion
+A branch is a body of `If`, `Elif`, `Else`, `Case` or `State` in hdl/. A branch is reached if the
+proof's assumptions allow inputs that lead into it. A register bit is in the cone if an assertion
 depends on it. The results are stored, and docs/formal.md shows them.
 """
 

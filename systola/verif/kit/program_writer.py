@@ -40,8 +40,8 @@ _RECTIFIERS = (Function.NONE, Function.RELU, Function.RELU6)
 class ProgramWriter(ProgramState):
     """A writer of random instructions, with a method for each opcode, called by the opcode's name.
 
-    A method writes the instruction, after the instructions that it needs. It may write another, or
-    none, if the instruction would not be legal.
+    A method writes the instruction, after the instructions that it needs. If the instruction would
+    not be legal, the method may write another instruction or none.
     """
 
     def write(self, step: Step) -> None:

@@ -37,9 +37,9 @@ class _ProductWriter(LimitWriter):
     def _beyond(self, limit: int, *bits: int, unit: int = 1) -> tuple[list[int], int]:
         """Return factors of at most `bits` bits and a start, for a region of over `limit` cells.
 
-        The region's length is the product of the factors times `unit`. If there are such factors,
-        the length is a power of two beyond `limit`, plus a rest. A region that has only the rest as
-        its length, from the start on, ends inside the limit.
+        The region's length is the product of the factors times `unit`. If possible, this length is
+        a power of two beyond `limit`, plus a rest. A region with only the rest as its length, from
+        the start on, ends inside the limit.
         """
         rng = self._rng
         most = unit * math.prod((1 << width) - 1 for width in bits)

@@ -400,7 +400,7 @@ def compare(
 def test_nothing_for_the_machine(tail: bool) -> None:
     """Check the refusal of a network without any layer for the machine.
 
-    It has the reason for the whole network, and asks for no interpreter.
+    The message has the reason for the whole network, and asks for no interpreter.
     """
     writer = ModelWriter()
     x, y = writer.tensor((1, 4), "float32"), writer.tensor((1, 3), "float32")

@@ -90,7 +90,7 @@ def receiver() -> Far:
 class Board:
     """A far end like a board that has `at_rest` in STATUS until START, and `started` ever after.
 
-    It only counts its resets.
+    The far end has no reset: it only counts the resets that it receives.
     """
 
     def __init__(self, *, at_rest: Status, started: Status) -> None:

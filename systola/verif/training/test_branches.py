@@ -129,7 +129,7 @@ def after_an_lstm() -> Layers:
 
 
 def state_joined() -> Layers:
-    """Make a network that adds the state of an LSTM to a result, and joins it with others."""
+    """Make a network that adds the state of an LSTM to a result, and joins the sum with others."""
     x = Input((4, 5))
     state = LSTM(6)(x)
     a = Dense(6, "tanh")(state)

@@ -286,8 +286,8 @@ def test_files_and_rates_of_another_back_end(tmp_path: Path) -> None:
 def test_what_a_step_tells_is_kept_in_eight_bits() -> None:
     """Check the report of a step, which is kept in eight bits.
 
-    It is the number of bits of the step's largest magnitude, less a shift. The magnitudes may come
-    in several parts.
+    The report is the number of bits of the step's largest magnitude, less a shift. The magnitudes
+    may come in several parts.
     """
     for shift in (-100, -7, 0, 30, 90):
         for parts in ([0], [3, 17, 5], [31, 0]):

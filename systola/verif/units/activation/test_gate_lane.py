@@ -229,7 +229,7 @@ async def every_argument(dut):
 
 @cocotb.test
 async def pauses(dut):
-    """Check functions in any order, each as soon as possible, some places later, or alone."""
+    """Check functions in any order: each as soon as possible, some steps later, or alone."""
     bench = Vectors(dut)
     await bench.start()
     random = rng("gate_lane", "pauses")

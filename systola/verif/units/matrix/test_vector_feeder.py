@@ -219,7 +219,7 @@ async def windows(dut, packed, go, hold):
 async def lines_of_a_matrix(dut):
     """Check that in a command without bounds each vector is the line of its position.
 
-    Its row and column do not matter.
+    The row and the column of the position do not matter.
     """
     bench = Feeder(dut, "matrix")
     await bench.start()

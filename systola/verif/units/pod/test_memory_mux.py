@@ -356,7 +356,7 @@ async def weights_are_read_once(dut):
         bench.reads("weight_read", core, bursts).pace_of_beats = pace
     await bench.finish()
     assert bursts_read() == 30
-    # Core 0 is away: two others wait for PATIENCE cycles, and never again.
+    # Core 0 is away. The two other cores wait for it once, for PATIENCE cycles, and not again.
     bench.memory.reads.clear()
     bench.now = 0
     for core in (1, 2):
