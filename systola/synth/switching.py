@@ -74,7 +74,7 @@ class Switching:
     sequential: float
     """Picojoules of the flip-flops, clock pins included, for each multiply-add."""
     combinational: float
-    """Picojoules of all other cells for each multiply-add."""
+    """Picojoules of all cells but the flip-flops, for each multiply-add."""
     tools: list[str]
     date: str
     commit: str

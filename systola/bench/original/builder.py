@@ -38,7 +38,7 @@ HALF = 64
 """Bound of the two random numbers that add up to a weight: each is from -HALF + 1 to HALF - 1."""
 WEIGHT_DEVIATION = sqrt(2 / 3 * HALF * (HALF - 1))
 DEVIATION = 45.0
-"""Deviation of a layer's results from zero, in codes, before ReLU."""
+"""Standard deviation of a layer's results, in codes, before ReLU."""
 GATE_SCALE, CELL_SCALE = 1 / 16, 1 / 32
 """Scales, which are the value of one code: of a gate's argument, and of a cell."""
 GATE_DEVIATION = 24.0

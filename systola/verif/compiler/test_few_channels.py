@@ -114,11 +114,12 @@ def opcodes(program: Program) -> list[int]:
 
 
 WINDOWS: list[tuple[Shape, Steps, Steps, int]] = [
-    ((49, 10, 1), (10, 4), (2, 2), 40),  # gathers four rows of a window in each pixel
-    ((21, 9, 1), (7, 3), (3, 1), 20),  # gathers five rows; the stride does not divide them
+    ((49, 10, 1), (10, 4), (2, 2), 40),  # each pixel gathers four rows of a window
+    # each pixel gathers five rows; the stride does not divide them
+    ((21, 9, 1), (7, 3), (3, 1), 20),
     ((20, 8, 2), (6, 2), (1, 1), 33),
     ((12, 8, 1), (5, 8), (4, 2), 17),
-    ((9, 9, 3), (3, 3), (2, 2), 18),  # gathers no rows, as nothing would be gained
+    ((9, 9, 3), (3, 3), (2, 2), 18),  # no rows are gathered, as nothing would be gained
 ]
 
 
@@ -138,8 +139,8 @@ def test_rows_of_windows(
     ("shape", "kernel", "stride", "channels"),
     [
         ((13, 12, 1), (5, 4), (2, 2), 8),
-        ((9, 12, 1), (3, 3), (1, 1), 4),  # puts four pixels in a line
-        ((9, 15, 2), (3, 3), (1, 1), 5),  # puts three pixels of 5 columns in a line
+        ((9, 12, 1), (3, 3), (1, 1), 4),  # four pixels share a line
+        ((9, 15, 2), (3, 3), (1, 1), 5),  # three pixels of 5 columns share a line
         ((8, 13, 1), (3, 3), (1, 1), 8),  # one pixel in a line: a row of 13 pixels has no pairs
     ],
 )
@@ -245,7 +246,7 @@ def test_halves_take_half_the_time_of_the_lanes() -> None:
 @pytest.mark.parametrize(
     ("shape", "channels", "stride"),
     [
-        ((6, 6, 40), 75, (1, 1)),  # the array makes whole blocks
+        ((6, 6, 40), 75, (1, 1)),  # the array makes whole blocks, the lanes the others
         ((6, 6, 40), 75, (2, 2)),
         ((3, 3, 40), 90, (1, 1)),
         ((12, 12, 40), 90, (2, 2)),

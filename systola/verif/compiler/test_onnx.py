@@ -41,7 +41,7 @@ def test_stored_outputs(name: str, machine: str) -> None:
 
 
 def test_input_in_several_shapes() -> None:
-    """Check a model that takes its input in two shapes, and makes one by way of a third shape."""
+    """Check a model that uses its input in two shapes, of which one follows from a third shape."""
     writer = OnnxWriter()
     x = writer.input((1, 19, 4))
     rows = writer.node("Gather", x, writer.constant(np.array([1, 17])), axis=1)

@@ -107,8 +107,8 @@ class FaultWriter(SingleInstructions):
         self._word(entry, self._anything(entry), 1 << bit)
 
     def _limit(self, opcode: Opcode, name: str, value: int, unit: int = 1) -> dict[str, int]:
-        """Return the operand `name` with index register, so that it has `value` in some pass of the
-        loop.
+        """Return the operand `name` with an index register, so that it has `value` in a later pass
+        of the loop.
 
         In the passes before, the operand is less by multiples of `unit`.
         """

@@ -82,7 +82,7 @@ def middle(rng: np.random.Generator) -> Case:
 
 
 def float_tail(rng: np.random.Generator) -> Case:
-    """Make a network with a float32 layer after an int8 layer, and the results of both layers."""
+    """Make a network with a float32 layer after an int8 layer; both layers' results are outputs."""
     writer = ModelWriter()
     x, h = writer.tensor((1, 9), scale=0.5), writer.tensor((1, 8), scale=0.2, zero_point=-5)
     f, y = writer.tensor((1, 8), "float32"), writer.tensor((1, 3), "float32")

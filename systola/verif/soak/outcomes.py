@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pytest plugin for `make soak` that writes each test's outcome, and if it used a seed.
+"""A pytest plugin for `make soak` that writes each test's outcome, and whether it used a seed.
 
 `--outcomes FILE` writes a line of JSON for each test as soon as it has ended.
 """

@@ -162,7 +162,8 @@ def test_late_answers():
             Status.BUSY | Status.FAULT,
             Fault.BUS_TIMEOUT,
         )
-        assert result.fault_address == BusPort.HOST_READ  # the port of the first instruction
+        # the port over which the first instruction is fetched
+        assert result.fault_address == BusPort.HOST_READ
         assert (result.host == image.host).all()
         for _ in range(late):
             if machine.read(Register.STATUS) == Status.FAULT:

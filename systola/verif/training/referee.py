@@ -206,7 +206,11 @@ class Referee:
         return float(losses.sum()), self._right(logits, y)
 
     def _take_statistics(self) -> None:
-        """Move the moving means and variances, which follow gamma and beta, out of the weights."""
+        """Take the moving means and variances out of the list of weights, into the layers' own
+        fields.
+
+        In the list they come after the gamma and beta of their layer.
+        """
         kept: list[Floats] = []
         for number, stage in enumerate(self.stages):
             count = 1 + stage.use_bias if not (stage.join or stage.lstm) else 0

@@ -416,7 +416,7 @@ def test_padding_of_rows() -> None:
         lambda: pad_sequences(LISTS, padding="left"),
         lambda: pad_sequences(LISTS, truncating=None),
         lambda: pad_sequences(LISTS, dtype="int3"),
-        lambda: pad_sequences(LISTS, dtype="a"),  # a type that NumPy has deprecated
+        lambda: pad_sequences(LISTS, dtype="a"),  # NumPy has deprecated this type
         lambda: pad_sequences(LISTS, value="none"),
         lambda: pad_sequences(["ab", "c"]),
         lambda: pad_sequences([[1 << 40]]),

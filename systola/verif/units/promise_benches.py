@@ -340,8 +340,9 @@ def _entries(context: Any, unit: Any, state: dict[str, Any], drawn: random.Rando
 
 
 def _lines_out(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Show a command of some lines, each a run, until it is popped; answer the bursts it has
-    written.
+    """Offer a command of some lines, in which each line is a run, until it is popped.
+
+    Each burst that was written gets an answer.
     """
     cycle = state["cycle"] = state.get("cycle", 0) + 1
     command, bus = unit.queue.command, unit.bus

@@ -181,7 +181,7 @@ def spacing(job, ends, config):
         cycles = ADDEND_SPACING * (not late) if job.opcode in READERS else int(ends)
         return cycles, cycles
     if job.wide:
-        # Two lines are written. If as many are read meanwhile, no cycle need be lost.
+        # Two lines are written. If two lines are read meanwhile, no cycle need be lost.
         return int(job.opcode == Opcode.ACTIVATE), 1
     return 0, 0
 
@@ -219,7 +219,7 @@ def check_cycles(bench, runs):
     before, before_that, least, most = None, None, 0, 0
     turns = bench.turns
     gates = Gates(turns)
-    looked_up = None  # the last step of a vector with function TABLE
+    looked_up = None  # last step of a vector with function TABLE
     start = runs[0].steps[0][0]
     for run in runs:
         job = run.job

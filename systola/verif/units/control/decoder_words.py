@@ -35,7 +35,10 @@ LINKS = (Opcode.SEND, Opcode.RECEIVE, Opcode.REDUCE)
 
 
 class Writer:
-    """A writer of random words that break no rule as far as the window allows, often barely."""
+    """A writer of random words that break no rule, if the present window allows such words.
+
+    Often the numbers are just at a limit.
+    """
 
     def __init__(self, chance: random.Random, reader: Reader):
         self.random = chance

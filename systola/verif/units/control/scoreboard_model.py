@@ -173,11 +173,13 @@ class Model(Bench):
         self.idle = None
         """The expected value of output `idle`; None if it has no meaning."""
         self.todo = {name: [] for name in SCANS}
-        """The lists with which the next instruction is still to be compared, in their order, by
-        scan.
+        """For each scan, the lists that are still to be compared with the next instruction, in
+        their order.
         """
         self.places = dict.fromkeys(SCANS)
-        """By scan, the number of the next entry of the list being compared; None for the oldest."""
+        """For each scan, the number of the next entry of the list being compared; None for the
+        oldest.
+        """
         self.found = {}
 
     def fits(self, new: Instruction) -> bool:

@@ -118,7 +118,8 @@ async def full_rate(dut):
     count = 8
     for core in pod.cores:
         for side in SIDES:
-            # Rows of one beat share a port of the memory.
+            # If a row has one beat, both sides would share a port of the memory, so only one side
+            # is used.
             if config.link_row_beats == 1 and side == "right":
                 continue
             for _ in range(count):

@@ -298,7 +298,7 @@ async def parameters_and_tables_at_full_rate(dut):
 async def tails_of_rows(dut):
     """Check that alternate copies shorten the last line of each row.
 
-    Alternate copies come first, after other copies, and after a load of parameters.
+    There are alternate copies at the start, after other copies, and after a load of parameters.
     """
     bench = Reader(dut, "tails")
     await bench.start()
