@@ -29,7 +29,7 @@ RESULTS = Path(__file__).with_name("energy.json")
 
 @dataclass(frozen=True)
 class Counted:
-    """A count of an average inference, of a training step, or of an application's batch."""
+    """A count of the operations of an average inference, a training step, or a batch."""
 
     name: str
     batch: int
@@ -40,7 +40,7 @@ class Counted:
 
     @property
     def config(self) -> Config:
-        """The machine."""
+        """The configuration of the machine."""
         return preset(self.preset)
 
 
@@ -73,18 +73,18 @@ def count_step(step: Step) -> Counted:
 
 
 def stored(path: Path = RESULTS) -> list[Counted]:
-    """Return the counts of the last `make bench-energy`."""
+    """Return the counts of operations that the last `make bench-energy` stored."""
     content = json.loads(path.read_text(encoding="utf-8"))
     return [Counted(**{**each, "activity": Activity(**each["activity"])}) for each in content]
 
 
 def steps() -> list[Counted]:
-    """Return the counts of the steps of training."""
+    """Return the counts of operations of the steps of training."""
     return [each for each in stored() if each.preset.endswith("-training")]
 
 
 def originals() -> list[Counted]:
-    """Return the counts of the original's applications."""
+    """Return the counts of operations of the original's applications."""
     return [each for each in stored() if each.preset == ORIGINAL]
 
 

@@ -110,7 +110,7 @@ voltage."""
 
 
 def switching_table(measured: list[Switching]) -> str:
-    """Return the energy of a multiply-add in standard cells beside the constants, as Markdown."""
+    """Return a table in Markdown with energies of a multiply-add, measured and published."""
     per = TECHNOLOGIES[0]
     rows: list[tuple[str, ...]] = []
     for each in measured:

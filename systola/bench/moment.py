@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The date, commit and computer of a measurement; `make bench` leaves its own in moment.json."""
+"""The date, commit and computer of a measurement; moment.json has the last `make bench`."""
 
 from __future__ import annotations
 

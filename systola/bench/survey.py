@@ -49,9 +49,7 @@ RIGHT = ("right", "right after quantising", "near")
 few.
 """
 MOST = 0.8
-"""Share of a network's products, on the machine, from which the survey reports that it has most of
-them.
-"""
+"""Least share of a network's products that counts as most of them in the survey's report."""
 NEAR = 4 / 255
 """The largest difference that is called near, in parts of the range of an output."""
 _LIBRARIES = ("ai_edge_litert.interpreter", "onnxruntime", "systola.timing.estimate")

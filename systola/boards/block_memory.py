@@ -65,8 +65,8 @@ class BlockMemory(wiring.Component):
         return m
 
     def _add_spram(self, m: Module, read_data: Signal) -> None:
-        """Add single-ported RAM blocks of the iCE40: `depth` decides their rows, and the width the
-        blocks of a row.
+        """Add single-ported RAM blocks of the iCE40: `depth` decides the number of rows of blocks,
+        and the width decides the number of blocks in a row.
         """
         rows = -(-self._depth // SPRAM_WORDS)
         row_bits = ceil_log2(rows)

@@ -10,8 +10,9 @@ from systola.boards.memory_access import ACCESS_LATENCY, MemoryAccessSignature
 from systola.hdl.transfers.axi import ReadSignature, Response
 
 BEATS_AHEAD = 8
-"""Number of beats that are read before the master takes them. It is above the latency, so that
-there can be a beat in each cycle.
+"""Number of beats that are read before the master takes them.
+
+The number is above the latency, so that there can be a beat in each cycle.
 """
 
 

@@ -69,9 +69,9 @@ class SerialBridge(wiring.Component):
         place = Signal(range(WORD_BYTES))
         """Number of the byte of the word that is next on the line."""
         words = Signal(range(MAX_WORDS + HEADER_WORDS + 3))
-        """Whole words that came since the last END, the CRC included."""
+        """Number of whole words that came since the last END, the CRC included."""
         number = Signal(range(MAX_WORDS + 1))
-        """Words of the request that are done."""
+        """Number of words of the request that are done."""
 
         operation = Signal(8, reset_less=True)
         sequence = Signal(8, reset_less=True)
@@ -158,7 +158,7 @@ class SerialBridge(wiring.Component):
                     m.d.sync += asking.eq(0)
 
         left = Signal(range(MAX_WORDS + 1))
-        """Words of the reply that follow the present one."""
+        """Number of words of the reply that follow the present word."""
         with m.FSM():
             with m.State("SKIP"):
                 m.d.sync += [place.eq(0), words.eq(0)]

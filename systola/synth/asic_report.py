@@ -48,7 +48,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Memory:
-    """A set of black boxes of one size in a unit."""
+    """A group of memories of one size in a unit; they are black boxes in the netlist."""
 
     unit: str
     width: int
@@ -57,7 +57,7 @@ class Memory:
 
     @property
     def bits(self) -> int:
-        """Bits of all these black boxes together."""
+        """Bits of all memories of the group together."""
         return self.width * self.depth * self.count
 
 

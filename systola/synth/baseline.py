@@ -23,8 +23,11 @@ from systola.synth.targets import target
 BASELINE = Path(__file__).with_name("baseline.json")
 
 GROWTH = {"lut": 0.03, "ff": 0.03, "dsp": 0.0, "block_ram": 0.0, "large_ram": 0.0}
-"""Largest growth of each resource, as a fraction. Look-up tables and registers move a little with
-every change of the description. Blocks are few, and only come where a description asks for them."""
+"""Largest accepted growth of each resource, as a fraction.
+
+Look-up tables and registers move a little with every change of the description. DSP blocks and
+memory blocks may not grow: they come only where a description asks for them.
+"""
 SLOWER = 0.05
 """Largest fall of the median of Fmax that is accepted, as a fraction. Single placements of one
 netlist differ by more."""

@@ -30,9 +30,9 @@ _BITWISE = ("$not", "$pos", "$and", "$or", "$xor", "$xnor", "$mux", "$pmux")
 
 _Bit = int | str
 _History = tuple[str, frozenset[str]]
-"""Unit of the register that a value comes from, and all units with logic on the way."""
+"""A history of a value: the unit of the register that it comes from, and all units on the way."""
 _Histories = Mapping[_History, str]
-"""All histories of a bit, each with the name of one register that it comes from."""
+"""All histories of a bit, each with the name of one register that the bit comes from."""
 _NOWHERE: _Histories = {}
 
 
@@ -109,7 +109,7 @@ def _is_crossing(start: str, passed: frozenset[str], end: str) -> bool:
 
 
 class _Graph:
-    """A graph of a flat module that finds the origins of each bit."""
+    """A graph of a flat module that finds the registers, and the units on the way, of each bit."""
 
     def __init__(self, module: Mapping[str, Any], design: str) -> None:
         self._design = design
@@ -144,7 +144,7 @@ class _Graph:
             yield self._unit(name), shown, inputs
 
     def histories(self, bit: _Bit) -> _Histories:
-        """Return the histories of a bit."""
+        """Return the histories of a bit: units that it comes from, and units on the way."""
         waiting = [bit]
         while waiting:
             now = waiting[-1]

@@ -12,13 +12,13 @@ from collections.abc import Iterable
 
 FF, MEMORY, MULTIPLIER = "TRELLIS_FF", "DP16KD", "MULT18X18D"
 RAMW = "TRELLIS_RAMW"
-"""Type of the write port of a small memory after nextpnr."""
+"""Type of the cell that nextpnr makes for the write port of a memory in look-up tables."""
 
 STARTS = {FF: 0.53, RAMW: 0.0, MEMORY: 1.53, MULTIPLIER: 2.0}
 """Time from the clock to an output, in nanoseconds."""
 SETUPS = {FF: 0.0, RAMW: 0.0, MEMORY: 0.25, MULTIPLIER: 0.35}
 LUT, LUT_OF_CHAIN, INTO_CHAIN, ALONG_CHAIN = 0.24, 0.44, 0.45, 0.07
-"""Delays in nanoseconds.
+"""Delays in nanoseconds: of a look-up table, of one in a carry chain, into the chain, along a link.
 
 A carry cell of Yosys is two look-up tables and two links of the chain.
 """
@@ -33,7 +33,7 @@ MODELS = "models.v"
 def mapping(command: str, start: str = "") -> list[str]:
     """Return Yosys commands for the steps of `command` from `start` on.
 
-    They map to cells with the delays in the file MODELS.
+    The steps map the design to cells with the delays in the file MODELS.
     """
     return [
         f"{command} -run {start}:map_luts",
@@ -76,8 +76,8 @@ def _carry_chain() -> str:
 def _small_memory() -> str:
     """Return the model of the memory in look-up tables, which is read in the same cycle.
 
-    The model also has the memory's function. It shows the mapper the inputs without a path to the
-    output.
+    The model includes the function of the memory. From it the mapper sees the inputs that have no
+    path to the output.
     """
     return f"""(* abc9_box, lib_whitebox *)
 module TRELLIS_DPR16X4 (
@@ -150,7 +150,9 @@ def _cell(
     *,
     box: bool = False,
 ) -> str:
-    """Return a Verilog module for a cell. With `box` the cell has paths from inputs to outputs."""
+    """Return a Verilog module for a cell; `box` is true if a path leads through it without a
+    register.
+    """
     ports = [f"input {port}" for port in inputs] + [f"output {port}" for port in outputs]
     # The mapper must know the pins of a carry chain, so that it leaves the chain whole.
     carries = ("input CIN", "output COUT")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The errors on the way to a report."""
+"""The errors that synthesis raises."""
 
 
 class SynthesisUsageError(Exception):

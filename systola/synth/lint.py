@@ -27,7 +27,7 @@ modules than 40x36.
 
 
 def main() -> int:
-    """Lint the machines above; return 1 if Verilator warns about one."""
+    """Lint the machines of _CONFIGURATIONS; return 1 if Verilator warns about one."""
     status = 0
     for name in _CONFIGURATIONS:
         with tempfile.TemporaryDirectory() as folder:

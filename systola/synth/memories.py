@@ -18,8 +18,10 @@ LUT_LIMIT = 2048
 """Largest memory in LUT RAM, in bits: queues of some entries, which do not deserve a block of 16
 Kbit."""
 FLIP_FLOP_LIMIT = 512
-"""Largest memory in flip-flops, in bits. Without LUT RAM, as on the iCE40, queues have no other
-place, and the limit of LUT RAM holds. They are wide and short, and would take tens of block RAMs.
+"""Largest memory in flip-flops, in bits.
+
+On an FPGA without LUT RAM, such as the iCE40, the limit of LUT RAM holds, as queues have no other
+place. Queues are wide and short, and would take tens of block RAMs.
 """
 _WITHOUT_LUT_RAM = frozenset({Fabric.ICE40, Fabric.GATEMATE})
 

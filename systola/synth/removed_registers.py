@@ -17,7 +17,9 @@ _NUMBER = re.compile(r"(?<=_)\d+(?=_|\b)|(?<=\[)\d+(?=\])")
 
 @dataclass(frozen=True)
 class Removed:
-    """Bits of registers of one name in modules with names that differ by numbers only."""
+    """A group of removed bits: one register's name, in modules with names that differ by numbers
+    only.
+    """
 
     module: str
     """Path of the module's instance, with `*` instead of numbers of copies."""
@@ -33,9 +35,9 @@ def removed_registers(
 ) -> list[Removed]:
     """Return the bits of registers that are in the design `before` and not in `after`.
 
-    Both are in the JSON of Yosys, before and after synthesis, with the hierarchy. `registers` are
-    the names of the flip-flops of the library. A register that was merged with an equal register of
-    its module does not count as removed.
+    Both designs are in the JSON of Yosys, with the hierarchy: before and after synthesis.
+    `registers` are the names of the flip-flops of the library. A register that was merged with an
+    equal register of its module does not count as removed.
     """
     found: Counter[tuple[str, str, str]] = Counter()
     for module, content in before["modules"].items():

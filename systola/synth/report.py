@@ -34,7 +34,7 @@ _COLUMNS = {
 
 
 def area(netlist: Netlist, target: Target, design: str) -> dict[str, Any]:
-    """Return the resources of the design, of each of its parts, and of the frame by itself."""
+    """Return the resources of the design, of each of its parts, and of the frame around it."""
     units: dict[str, Counter[str]] = defaultdict(Counter)
     modules: dict[str, Counter[str]] = defaultdict(Counter)
     frame: Counter[str] = Counter()
@@ -64,7 +64,7 @@ def area(netlist: Netlist, target: Target, design: str) -> dict[str, Any]:
 def lacks(figures: Mapping[str, Any]) -> list[str]:
     """Return the resources that the device has too few of, for the design and its frame.
 
-    Each is a few words, such as the number needed and the number available.
+    The text for a resource has a few words, such as the number needed and the number available.
     """
     found: list[str] = []
     for kind, name in _COLUMNS.items():

@@ -72,14 +72,15 @@ CELLS: Mapping[Fabric, tuple[tuple[str, Mapping[Kind, float]], ...]] = {
         (r"MULT36X36", {Kind.DSP: 4}),
         (r"(SP|SDP|DP|pROM)X?9?B?", {Kind.BLOCK_RAM: 1}),
     ),
-    # A place of a look-up table is half of a Cologne programmable element: a tree of up to four
-    # inputs, or a sum bit.
+    # A programmable element of Cologne Chip is two places of look-up tables. A place holds a tree
+    # of up to four inputs, or a sum bit.
     Fabric.GATEMATE: (
         (r"CC_LUT[1-4]|CC_L2T4|CC_MX2", {Kind.LUT: 1}),
         (r"CC_L2T5|CC_MX4", {Kind.LUT: 2}),
         (r"CC_ADDF", {Kind.LUT: 1, Kind.CARRY: 1}),
         (r"CC_DFF|CC_DLT", {Kind.FF: 1}),
-        # nextpnr makes a multiplier of such elements, about 40 for 8x8 bits. It counts them itself.
+        # nextpnr builds a multiplier from programmable elements, about 40 for 8x8 bits, and counts
+        # them itself.
         (r"CC_MULT", {Kind.DSP: 1}),
         (r"CC_BRAM_20K", {Kind.BLOCK_RAM: 1}),
         (r"CC_BRAM_40K", {Kind.BLOCK_RAM: 2}),

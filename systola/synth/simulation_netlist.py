@@ -74,14 +74,14 @@ def netlist_of(verilog: str, top: str, fabric: Fabric) -> str:
 
     The result is flat, with the ports of `verilog`, which has been generated for `fabric`. It comes
     from the cache if the same text has been synthesised before; a whole machine takes minutes.
-    Raises SynthesisUsageError if Yosys is missing, and SynthesisError.
+    Raises SynthesisUsageError if Yosys is missing, and SynthesisError if it fails.
     """
     yosys, models = find_tool("yosys"), ecp5_models()
     script = "\n".join(
         (
             "read_verilog design.v",
             _SCRIPTS[fabric].format(top=top).strip(),
-            "splitnets",  # one bit of a wire may depend on another
+            "splitnets",  # one bit of a wire may depend on another, so each becomes a wire
             "rename -hide w:* x:* %d",
             "opt_clean -purge",
             "write_verilog -noattr netlist.v",

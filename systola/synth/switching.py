@@ -74,7 +74,7 @@ class Switching:
     sequential: float
     """Picojoules of the flip-flops, clock pins included, for each multiply-add."""
     combinational: float
-    """Picojoules of all other cells for each multiply-add."""
+    """Picojoules of all cells but the flip-flops, for each multiply-add."""
     tools: list[str]
     date: str
     commit: str
@@ -164,8 +164,10 @@ opt_clean
 rename -hide
 write_verilog -noattr -noexpr netlist.v
 """
-"""Script for Yosys. The copies of a register stay until no equal ones are merged any more. Names of
-cells are numbers, as OpenSTA and Tcl read them.
+"""Script for Yosys.
+
+Copies of a register lie in modules of their own. These are flattened only when Yosys merges no
+equal registers any more. Names of cells are numbers, as OpenSTA and Tcl can read them.
 """
 
 
@@ -189,8 +191,8 @@ class _Data:
 def bench(config: Config, data: _Data) -> str:
     """Return the test bench: a tile of weights, and then a vector in each cycle.
 
-    The vectors come twice. Of the first time nothing is recorded, so that all registers have
-    values from then on. The bench prints the sums of the second time, a line for each vector.
+    The vectors come twice. The first time gives all registers a value, and nothing is recorded. The
+    bench prints the sums of the second time, a line for each vector.
     """
     from systola.hdl.matrix.mxu import MXU
 
@@ -324,14 +326,14 @@ def _power(
     nets: Mapping[str, Transitions],
     cycles: int,
 ) -> dict[str, float]:
-    """Return the watts of the netlist by kind of cell. Raises SynthesisError."""
+    """Return the watts of the netlist by kind of cell. Raises SynthesisError if OpenSTA fails."""
     (folder / "power.tcl").write_text("\n".join(power_script(pins, nets, cycles)) + "\n")
     done = subprocess.run(
         [sta.path, "-exit", "power.tcl"], cwd=folder, capture_output=True, text=True, check=False
     )
     text = done.stdout + done.stderr
     (folder / "power.log").write_text(text, encoding="utf-8")
-    # The report before the activities is there, too: the last one counts.
+    # The text also has a report without the activities; the later report replaces its numbers.
     watts = {kind: float(total) for kind, _, _, _, total in _ROW.findall(text)}
     if error := _ERROR.search(text):
         raise SynthesisError(f"OpenSTA: {error[0]} (log: {folder / 'power.log'})")
@@ -345,8 +347,9 @@ def power_script(
 ) -> Iterator[str]:
     """Yield the commands for OpenSTA, which reports the power of netlist.v.
 
-    OpenSTA derives activities itself before its first report, and takes given ones after it. Its
-    command for activities leaves out the outputs of cells; the function under it takes them.
+    Before its first report OpenSTA derives activities of its own, so given activities count only in
+    the second report. OpenSTA's command for activities leaves out the outputs of cells. The
+    internal function that the command calls accepts them.
     """
     yield "read_liberty library.lib"
     yield "read_verilog netlist.v"

@@ -64,7 +64,7 @@ def _script(target: Target, top: str) -> str:
             f"{command} -run :{step}",
             f"tee -q -o {MEMORIES} dump t:$mem_v2",
             *rest,
-            "autoname",  # not every family's command ends with autoname
+            "autoname",  # only some families' commands end with autoname
             f"write_json {NETLIST}",
             "",
         )

@@ -27,8 +27,9 @@ class Target:
     memory_step: str
     """Step of the family's synthesis command at which the mapping of memories begins."""
     models: str = ""
-    """Verilog of cells, with delays and the wires to them, for Yosys' mapper; empty for its own
-    models."""
+    """Verilog of cells, with delays and the wires to them, for Yosys' mapper; empty if the mapper
+    takes Yosys' own models.
+    """
     place_and_route: str | None
     """Name of the family's nextpnr; None if no place and route is published."""
     options: tuple[str, ...] = ()
@@ -41,8 +42,11 @@ class Target:
     frequency: int = 100
     """Frequency that nextpnr is asked to reach, in MHz."""
     machine_frequency: int | None = None
-    """Frequency for the whole machine, in MHz, if it differs. If much is too slow for the
-    frequency, the router removes its ways again and again."""
+    """Frequency for the whole machine, in MHz, if it differs.
+
+    If many paths are too slow for the frequency, nextpnr's router removes its routes again and
+    again.
+    """
     capacity: Mapping[Kind, int] = field(default_factory=dict)
 
     def speed(self, wanted: str | None) -> str:

@@ -17,7 +17,7 @@ _LIMIT = 20_000
 
 
 def trial(config: Config) -> dict[str, str]:
-    """Return the text of each file by its name, for the module `tpu_axi` of that configuration."""
+    """Return the text of each file by its name, for the module `tpu_axi` of the configuration."""
     image, expected = trial_program(config)
     header = file_header(config.name, "//")
     values = {
@@ -43,7 +43,7 @@ def trial(config: Config) -> dict[str, str]:
 
 
 def trial_text(fabric: Fabric) -> list[str]:
-    """Return lines of Markdown on the use of the folder `try`, for a machine of that fabric."""
+    """Return lines of Markdown on the use of the folder `try`, for a machine of the fabric."""
     lines = [
         "## Trying it",
         "",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations with random weights, quantised as a converter would do it for such activations.
+"""Operations with random weights, and with scales that a converter would choose for them.
 
 Weights are bell-shaped, symmetric int8. Each channel has a multiplier of its own, chosen so that
 results spread over the codes of int8. Sums have the deviation w x sqrt(K), for K products of
@@ -38,11 +38,11 @@ HALF = 64
 """Bound of the two random numbers that add up to a weight: each is from -HALF + 1 to HALF - 1."""
 WEIGHT_DEVIATION = sqrt(2 / 3 * HALF * (HALF - 1))
 DEVIATION = 45.0
-"""Deviation of a layer's results from zero, in codes, before ReLU."""
+"""Standard deviation of a layer's results, in codes, before ReLU."""
 GATE_SCALE, CELL_SCALE = 1 / 16, 1 / 32
-"""Values of one code of a gate's argument, and of a cell."""
+"""Scales, which are the value of one code: of a gate's argument, and of a cell."""
 GATE_DEVIATION = 24.0
-"""Standard deviation of the arguments of gates, in codes. It stands for a value of 1.5."""
+"""Standard deviation of the arguments of gates: 24 codes, which are a value of 1.5."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,9 @@ class Builder:
         return Tensor(result, x.zero_point, x.rms)
 
     def multiplied(self, a: Tensor, b: Tensor, scale: float) -> Tensor:
-        """Append the product of two values; `scale` corrects the scale of its codes."""
+        """Append the product of two values; a result code is the product of the codes times
+        `scale`.
+        """
         zero_points = (a.zero_point, b.zero_point)
         return self._binary(Operation.MULTIPLY, a, b, scale, zero_points, a.rms * b.rms * scale)
 

@@ -77,7 +77,7 @@ def compiled(
 
 
 def random_inputs(application: Application, values: Sequence[Value]) -> list[NDArray[np.int8]]:
-    """Return random `values` for the whole batch, int8, from the application's seed."""
+    """Return random int8 inputs for `values`, for the whole batch, by the application's seed."""
     rng = np.random.default_rng(application.seed)
     return [
         rng.normal(0.0, 45.0, (application.batch, *value.shape)).clip(-128, 127).astype(np.int8)

@@ -10,7 +10,7 @@ from systola.bench.original.shapes import Application
 from systola.compiler.operations import Operations
 
 SIGMOID_CODE, TANH_CODE = 1 / 256, 1 / 128
-"""Values of one code of the two curves' results."""
+"""Scales of the curves' results, which are the value of one code: of SIGMOID, and of TANH."""
 
 
 def operations_of(application: Application) -> Operations:

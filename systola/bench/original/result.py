@@ -61,7 +61,7 @@ class Result:
 
 
 def stored(path: Path = RESULTS) -> dict[str, Result]:
-    """Return the results by the name of the application; those never measured are missing."""
+    """Return the results by the name of the application, without applications never measured."""
     if not path.exists():
         return {}
     content = json.loads(path.read_text(encoding="utf-8"))

@@ -3,10 +3,10 @@
 
 Each core makes some blocks of C channels of each layer, for all samples. It holds only the tiles of
 weights of these blocks. Operations on single elements run on the core of the block. If a later
-layer reads a value, the value's blocks go to all cores. They travel in both directions, each half
-of the way. Meanwhile the array works on the later layer's inputs from the host, such as a hidden
-state: its sums can begin with any of its inputs. Each core's host memory has all inputs. A block of
-an output goes to the host memory of the core that makes it.
+layer reads a value, the value's blocks go to all cores. Blocks travel around the ring in both
+directions, each half of the way. Meanwhile the array works on the later layer's inputs from the
+host, such as a hidden state: sums can begin with any of the inputs. Each core's host memory has all
+inputs. A block of an output goes to the host memory of the core that makes it.
 
 A value is a row for each sample, as in bench/original/networks.py.
 """
@@ -427,9 +427,7 @@ class _Spreading:
             self._write(owners[block], node.result, range(block, block + 1))
 
     def _bring(self, values: Sequence[Value], block: int, core: int) -> None:
-        """Bring blocks to the core that reads them. They pass from core to core, always to the
-        right.
-        """
+        """Bring blocks to the core that reads them: from core to core, always to the right."""
         for value in values:
             if value not in self._made or value in self._shared:
                 self._read(core, value, range(block, block + 1))

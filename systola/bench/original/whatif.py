@@ -91,7 +91,10 @@ def predict(job: Job) -> Prediction:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Predict all, store the results and write the pages; return the exit status."""
+    """Predict the cycles of all applications on all machines; store them, and write the pages.
+
+    Returns the exit status.
+    """
     parser = argparse.ArgumentParser(prog="make whatif", description=__doc__)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--scheduler", help="address of a Dask scheduler")

@@ -359,8 +359,8 @@ def extremes(mnemonic: str) -> dict[str, tuple[int, int]]:
         elif name in SIGNED:
             ends[name] = -(2 ** (width - 1)), 2 ** (width - 1) - 1
         else:
-            # A count of 0 is legal in a Loop, as its index register is added, and so are zeros in a
-            # Require_Machine.
+            # A count of 0 is legal in a Loop, as an index register is added to the count. All
+            # numbers of a Require_Machine may be 0.
             least = name in MINIMUM_ONE and mnemonic not in ("loop", "require_machine")
             ends[name] = int(least or (mnemonic, name) == ("measure", "exponent")), 2**width - 1
     return ends

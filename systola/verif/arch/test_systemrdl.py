@@ -20,7 +20,7 @@ from systola.arch.registers import (
 from systola.arch.systemrdl import systemrdl
 
 READ, WRITTEN = {"RO", "RW", "RWL", "W1C"}, {"WO", "RW", "RWL", "W1C"}
-"""Kinds of access of registers that software can read, and that it can write."""
+"""Kinds of access: READ has the kinds that let software read a register, WRITTEN write it."""
 
 
 def registers(folder: Path, cores: int | None = None) -> dict[str, RegNode]:

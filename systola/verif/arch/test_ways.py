@@ -183,7 +183,8 @@ def test_what_must_not_meet_is_compared(younger: Instruction) -> None:
     """Check that the scoreboard compares all regions in which two instructions may conflict.
 
     Two instructions conflict if both use a part of a memory and one writes it. Then each queue of
-    the younger instruction needs a mask for a list of the older one, which compares both regions.
+    the younger instruction needs a mask for a list of the older instruction. The two regions must
+    be a pair that is compared for this mask.
     """
     groups = groups_of(preset("small-training-links"))
     masks = MASKS | LINK_MASKS

@@ -196,7 +196,7 @@ async def repeated_writes(dut):
 async def noise(dut):
     """Check flipped bits, lost bytes, cut frames, glitches and garbage on the line.
 
-    Their only effect is a missing answer, and the bridge serves the next request.
+    The only effect of each is a missing answer, and the bridge serves the next request.
     """
     host = Host(dut)
     await host.start()

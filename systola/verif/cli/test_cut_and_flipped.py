@@ -2,8 +2,8 @@
 """Tests of commands with damaged input files: cut short, or with a flipped bit, at many places.
 
 For a damaged file, a command prints one line, gives status 2 and writes nothing. If the file is
-still valid, the command uses it. It takes neither long nor much memory. A file with a checksum is
-refused wherever a bit of its content is flipped.
+still valid, the command uses it. The command takes neither long nor much memory. A file with a
+checksum is refused wherever a bit of its content is flipped.
 """
 
 from __future__ import annotations

@@ -239,7 +239,8 @@ def test_what_cannot_be_written(
 
 @pytest.mark.parametrize("option", OUTPUTS, ids=str)
 def test_what_must_not_be_written(option: Option, capsys: pytest.CaptureFixture[str]) -> None:
-    make_parser()  # loads modules before the process becomes a user without the right to read them
+    # Modules are loaded here, as the process will be a user without the right to read them.
+    make_parser()
     with protected_folder(), as_nobody():
         for name in ("old", "below/new", "below/old", "below/to_old"):
             line = line_of(RUNS[option.command], {option: name})
@@ -324,7 +325,7 @@ def test_a_timeline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Check the file of a timeline, which only a run on the RTL has."""
     line = "gemm 3 4 5 --preset tiny --timeline below/to_old -q"
     before = tree(folder)
-    assert run(line, capsys)[0] == 0  # builds the simulator if it is missing
+    assert run(line, capsys)[0] == 0  # This run builds the simulator if it is missing.
     after = tree(folder)
     assert after.pop("old")[0] == before.pop("old")[0]
     assert json.loads(Path("old").read_text())["traceEvents"]

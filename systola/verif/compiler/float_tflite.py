@@ -14,8 +14,8 @@ NO_ACTIVATION = schema.ActivationFunctionType.NONE
 def classifier(rng: np.random.Generator, *, after: bool = False) -> bytes:
     """Return a network of a convolution, a pooling and a dense layer, for images of 8x8 pixels.
 
-    It has ten classes. The number of samples is left open. The file has no signature. With `after`
-    the weights come after the flatbuffer.
+    The network has ten classes, and leaves the number of samples open. The file has no signature.
+    With `after` the weights come after the flatbuffer.
     """
     net = ModelWriter()
     x = _calculated(net, 8, 8, 1)

@@ -25,7 +25,8 @@ def add_lstm(
 ) -> int:
     """Add a random LSTM with `sizes` (steps, inputs, cells); return the tensor of its result.
 
-    The state of a cell has `cell_bits` fractional bits. `changes` make the LSTM an unusual LSTM.
+    The state of a cell has `cell_bits` fractional bits. `changes` are the features of an unusual
+    LSTM, such as `peephole`.
     """
     steps, inputs, cells = sizes
     (hidden_scale, hidden_zero_point), inner, outer = (

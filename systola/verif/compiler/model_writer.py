@@ -150,13 +150,16 @@ class ModelWriter:
         return handle
 
     def begin_subgraph(self) -> None:
-        """Begin a new subgraph for further tensors, which are numbered from 0, and operators."""
+        """Begin a new subgraph, which gets the tensors and operators that are added from now on.
+
+        Its tensors are numbered from 0.
+        """
         self._graph = schema.SubGraphT()
         self._graph.tensors, self._graph.operators = [], []
         self._model.subgraphs.append(self._graph)
 
     def end_subgraph(self, inputs: list[int], outputs: list[int]) -> None:
-        """End the present subgraph, and add further tensors and operators to the first subgraph."""
+        """End the present subgraph; later tensors and operators go to the first subgraph."""
         self._graph.inputs, self._graph.outputs = inputs, outputs
         self._graph = self._model.subgraphs[0]
 

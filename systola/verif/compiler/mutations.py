@@ -75,7 +75,7 @@ def _copy(rng: Random, content: bytearray, at: int, other: bytes) -> None:
 
 
 def _splice(rng: Random, content: bytearray, at: int, other: bytes) -> None:
-    """Overwrite a block or all of the rest with bytes of the file `other`, from any place in it."""
+    """Overwrite some or all bytes up to the end with bytes from a place in the file `other`."""
     source = rng.choice((at, _place(rng, bytearray(other))))
     size = rng.choice((4, 16, 100, len(content)))
     content[at : at + size] = other[source : source + size]

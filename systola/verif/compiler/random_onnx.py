@@ -124,7 +124,7 @@ class RandomOnnx(OnnxMoves):
             stride = int(rng.choice([1, 1, 2, 3]))
             dilation = int(rng.choice([1, 1, 2])) if dilated and not same else 1
             taps = min(int(rng.integers(1, largest + 1)), (size - 1) // dilation + 1)
-            if same:  # With auto_pad ONNX Runtime leaves out no pixels between windows.
+            if same:  # With auto_pad, ONNX Runtime accepts no gaps between windows.
                 stride = min(stride, taps)
             extent = (taps - 1) * dilation + 1
             pads = [0, 0] if rng.integers(2) else rng.integers(0, taps, 2).tolist()

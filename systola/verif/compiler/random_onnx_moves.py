@@ -33,8 +33,9 @@ class Tensor:
 class OnnxMoves:
     """The tensors of a random ONNX model, and the operators that only move their elements.
 
-    All codes of a model are int8, or all are uint8. All its operators are QLinear operators, as far
-    as there are such. Or all are float32 operators between DequantizeLinear and QuantizeLinear.
+    All codes of a model are int8, or all are uint8. A model has operators of one of two forms. In
+    the first form they are QLinear operators, as far as ONNX Runtime has such operators. In the
+    second form they are float32 operators between DequantizeLinear and QuantizeLinear.
     """
 
     def __init__(self, rng: np.random.Generator) -> None:

@@ -48,7 +48,7 @@ def test_attempts(calls: Counter[str]) -> None:
     """Check that the compiler makes tiles of weights only for the attempt that fits the buffer.
 
     This attempt is found once for all batches. All attempts together lower operations less than
-    three times as often as this attempt alone. It cuts most operations into bands.
+    three times as often as this attempt alone. The attempt cuts most operations into bands.
     """
     network = stored_model("mobilenet_v1_025_96")
     first = compile_network(SMALL, network, 16)

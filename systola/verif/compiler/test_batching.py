@@ -64,8 +64,8 @@ def test_what_is_batched() -> None:
         nodes = operations_of(network).nodes
         assert batched_nodes(BASE, operations_of(network)) == [nodes]
     assert kinds_together(stored_model("cnn_s2_valid5_same3_1x1")) == ["Product"]
-    # The operations after the depthwise convolution are batched. Its maps have fewer pixels than a
-    # tile of weights takes cycles to arrive.
+    # The operations after the depthwise convolution are batched. The maps there have fewer pixels
+    # than a tile of weights takes cycles to arrive.
     assert kinds_together(stored_model("cnn_residual_dw_pool")) == [
         "Convolution",
         "Pooling",

@@ -70,7 +70,7 @@ def test_channel_entries() -> None:
     output = Requantisation(bias=bias, multiplier=multiplier, shift=shift)
     entries = channel_entries(CONFIG, output, channels)
     assert entries.count == 3
-    # The 11 channels lie in blocks of 6, of which entries of 10 columns take 4, 6 and 1 channels.
+    # Two parts of 4 and 7 channels lie in blocks of 6, so three entries take 4, 6 and 1 channels.
     for number, part in enumerate((slice(0, 4), slice(4, 10), slice(10, 11))):
         columns = np.zeros((4, CONFIG.cols), np.int64)
         values = (bias, multiplier, np.maximum(shift, 0), np.maximum(-shift, 0))

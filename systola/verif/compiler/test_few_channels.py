@@ -114,11 +114,12 @@ def opcodes(program: Program) -> list[int]:
 
 
 WINDOWS: list[tuple[Shape, Steps, Steps, int]] = [
-    ((49, 10, 1), (10, 4), (2, 2), 40),  # gathers four rows of a window in each pixel
-    ((21, 9, 1), (7, 3), (3, 1), 20),  # gathers five rows; the stride does not divide them
+    ((49, 10, 1), (10, 4), (2, 2), 40),  # each pixel gathers four rows of a window
+    # each pixel gathers five rows; the stride does not divide them
+    ((21, 9, 1), (7, 3), (3, 1), 20),
     ((20, 8, 2), (6, 2), (1, 1), 33),
     ((12, 8, 1), (5, 8), (4, 2), 17),
-    ((9, 9, 3), (3, 3), (2, 2), 18),  # gathers no rows, as nothing would be gained
+    ((9, 9, 3), (3, 3), (2, 2), 18),  # no rows are gathered, as nothing would be gained
 ]
 
 
@@ -138,8 +139,8 @@ def test_rows_of_windows(
     ("shape", "kernel", "stride", "channels"),
     [
         ((13, 12, 1), (5, 4), (2, 2), 8),
-        ((9, 12, 1), (3, 3), (1, 1), 4),  # puts four pixels in a line
-        ((9, 15, 2), (3, 3), (1, 1), 5),  # puts three pixels of 5 columns in a line
+        ((9, 12, 1), (3, 3), (1, 1), 4),  # four pixels share a line
+        ((9, 15, 2), (3, 3), (1, 1), 5),  # three pixels of 5 columns share a line
         ((8, 13, 1), (3, 3), (1, 1), 8),  # one pixel in a line: a row of 13 pixels has no pairs
     ],
 )
@@ -167,13 +168,14 @@ def test_micro_speech_takes_less_time_than_its_weights_took() -> None:
     writer = Writer((49, 40, 1), (10, 8), (2, 2), 8)
     writer.dense(4)
     # A line of 16 bytes has two pixels, so the convolution takes 250 passes of 16 cycles. Before
-    # it, 250 windows take ten cycles each.
+    # the convolution, 250 windows are gathered, in ten cycles each.
     assert cycles_of(writer.content) < 250 * 16 + 10 * 250 + 200
 
 
 def test_gathered_rows_make_tiles_of_all_taps() -> None:
     writer = Writer((49, 10, 1), (10, 4), (2, 2), 64)
-    # Each of four blocks has 40 taps in three tiles. Before, 29 x 5 pixels gather four rows each.
+    # Each of four blocks of results has 40 taps in three tiles. Before the convolution, each of 29
+    # x 5 pixels gathers four rows.
     assert cycles_of(writer.content) < (3 * 4 + 4) * 125 + (4 + 1) * 29 * 5 + 300
 
 
@@ -210,7 +212,8 @@ def test_constants_of_a_program_without_loops_come_after_its_input() -> None:
         ((32, 12, 3), (2, 2), (3, 3), 8),
         ((20, 9, 3), (1, 1), (3, 3), 5),
         ((40, 6, 1), (1, 1), (5, 3), 6),
-        ((34, 8, 2), (2, 1), (2, 3), 7),  # windows that reach down only; a half has 17 rows
+        # a kernel of two rows reaches down only; a half has 17 rows
+        ((34, 8, 2), (2, 1), (2, 3), 7),
         ((20, 8, 20), (1, 1), (3, 3), 4),
     ],
 )
@@ -232,10 +235,10 @@ def test_halves_take_half_the_time_of_the_lanes() -> None:
     writer = Writer((96, 96, 3), (3, 3), (2, 2), 8)
     writer.depthwise()
     writer.pointwise(16)
-    # The first convolution has three tiles for each of two halves. The depthwise convolution has
-    # nine taps of 24 rows for each half, on lanes and array. The first convolution waits for its
-    # rows, the last convolution follows, and the output is written last. Rows one by one would take
-    # 10,000 cycles more.
+    # The map has two halves. For each half, the first convolution has three tiles, and the
+    # depthwise convolution has nine taps of 24 rows, shared by lanes and array. The rest is the
+    # wait for the input's rows, the last convolution, and the output. Without halves, row after
+    # row, the network would take 10,000 cycles more.
     array, lanes = 2 * 3 * 25 * 48, 26 * 48 + 9 * 24 * 48
     assert cycles_of(writer.content) < (9 * array + 8 * lanes) / 17 + 2 * 24 * 48 + 3500
 
@@ -243,7 +246,7 @@ def test_halves_take_half_the_time_of_the_lanes() -> None:
 @pytest.mark.parametrize(
     ("shape", "channels", "stride"),
     [
-        ((6, 6, 40), 75, (1, 1)),  # the array makes whole blocks
+        ((6, 6, 40), 75, (1, 1)),  # the array makes whole blocks, the lanes the others
         ((6, 6, 40), 75, (2, 2)),
         ((3, 3, 40), 90, (1, 1)),
         ((12, 12, 40), 90, (2, 2)),

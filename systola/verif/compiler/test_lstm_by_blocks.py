@@ -57,7 +57,8 @@ def tiles_of_a_step(content: bytes) -> int:
     ("cells", "tiles"),
     [
         # Two blocks of cells need 8 tiles along N by 2 along K. Four mixed cells need one more tile
-        # along N, one more for each three groups of gates, and four that spread these.
+        # along N. Their state needs a tile for each of three groups of gates: the two blocks and
+        # the mixed cells. Four more tiles spread the sums of the mixed cells.
         (32, 16),
         (36, 9 * 2 + 3 + 4),
         (37, 12 * 3),

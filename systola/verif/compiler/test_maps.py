@@ -137,7 +137,7 @@ def test_any_graph() -> None:
 def test_many_bands() -> None:
     """Check a convolution that reads its weights again for each row of the result.
 
-    These are more weight reads than may wait at one time.
+    Together the reads are more than may wait at one time.
     """
     rng = np.random.default_rng(random_seed())
     config = dataclasses.replace(preset("small"), accumulator_rows=12)

@@ -41,7 +41,7 @@ def test_stored_outputs(name: str, machine: str) -> None:
 
 
 def test_input_in_several_shapes() -> None:
-    """Check a model that takes its input in two shapes, and makes one by way of a third shape."""
+    """Check a model that uses its input in two shapes, of which one follows from a third shape."""
     writer = OnnxWriter()
     x = writer.input((1, 19, 4))
     rows = writer.node("Gather", x, writer.constant(np.array([1, 17])), axis=1)
@@ -129,8 +129,8 @@ def check_random(model: RandomOnnx, machine: str, share: float = 0.01, most: int
 def test_single_operators(kind: str) -> None:
     rng = np.random.default_rng(random_seed())
     for _ in range(24):
-        # In float32 a mean half-way between two codes may be rounded to either. With windows of two
-        # elements half of the means may be such.
+        # In float32 a mean half-way between two codes may be rounded to either code. With windows
+        # of two elements, half of the means may lie half-way.
         share, most = (1.0, 1) if kind in MEANS else (0.01, 1)
         check_random(RandomOnnx(rng, (kind,), 1), str(rng.choice(MACHINES)), share, most)
 

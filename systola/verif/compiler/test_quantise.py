@@ -62,8 +62,8 @@ def test_multipliers_at_the_steps(kind: str, per_channel: bool) -> None:
         )
         if scale.max() >= 128:
             continue
-        # The sums lie at a step of the results or beside it. They are ties if scales are powers of
-        # two.
+        # The sums lie at a step of the results or beside it. The sums are ties if scales are powers
+        # of two.
         steps = rng.integers(1, 128, CHANNELS)
         sums = np.ceil((steps - 0.5) / scale).astype(np.int64) + rng.integers(-1, 2, CHANNELS)
         sums = np.minimum(sums, 1 << 20) * rng.choice([-1, 1], CHANNELS)

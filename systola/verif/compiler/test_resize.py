@@ -66,7 +66,7 @@ def resizing(
 
 
 def samples(size: tuple[int, int], channels: int) -> NDArray[np.int8]:
-    """Return maps of random codes, of extreme codes, and of small codes that make many halves."""
+    """Return maps of random codes, of extreme codes, and of small codes with many ties."""
     rng = np.random.default_rng(random_seed())
     shape = (1, *size, channels)
     any_codes = rng.integers(-128, 128, (2, *shape), np.int8)

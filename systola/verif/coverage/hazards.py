@@ -69,7 +69,9 @@ _USERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "scale": (("set_config_scale",), ("vector",)),
     "exponents": (("measure",), ("activate", "vector", "measure operand")),
 }
-"""The names of the instructions that write each resource, and of those that read it."""
+"""For each resource: the names of the instructions that write it, and of the instructions that read
+it.
+"""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs of arithmetic: a sum is compared without its carries, and the requantiser's formula.
+"""Proofs of arithmetic: the comparison of a sum without its carries, and the requantiser.
 
 The requantiser is proven equal to its formula for all sums and parameters. It multiplies by four
 products of halves. No solver finds that their sum is the whole product, which is school arithmetic:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proofs of the units that have their own AXI bursts: host writer and weight fetch.
 
-They make the requested bursts, inside the window, with as many beats as announced.
+These units make the requested bursts, inside the window, with as many beats as announced.
 """
 
 from dataclasses import replace

@@ -147,8 +147,8 @@ class LinkInterlockHarness(Harness):
             Assume(implies(taken, (pushed != 0) & (~rows.valid | rows.ready))),
             Assume(implies(push, pushed != PLACES - 1)),
         ]
-        # `of` is the instruction of the row on offer, `older` the instructions that each one waits
-        # for.
+        # `of` is the number of the instruction with the row on offer. `older` has a mask for each
+        # instruction: the older instructions that it waits for.
         of, following = Signal.like(free), Signal.like(free)
         with m.If(taken):
             m.d.sync += [of.eq(following), following.eq(following + 1)]

@@ -37,8 +37,8 @@ def within(address: Value, size: Value, window: Value) -> Value:
 class HostReadPortHarness(Harness):
     """A proof harness for the read port, with two requesters and a memory with any delays and IDs.
 
-    Each request lies inside the window and a page. The memory answers only requests. It decides
-    whether a burst has as many beats as requested: `rlast` ends a burst.
+    Each request lies inside the window and a page. The memory answers only requests. The memory
+    decides whether a burst has as many beats as requested: `rlast` ends a burst.
     """
 
     def claims(self, m: Module) -> None:

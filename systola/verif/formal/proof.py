@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formal proofs: a harness is given to SymbiYosys and a solver, also with faults to be found."""
+"""Formal proofs: SymbiYosys and a solver prove a harness, or find faults planted in its unit."""
 
 from __future__ import annotations
 

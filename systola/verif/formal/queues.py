@@ -151,7 +151,7 @@ class BlockRingHarness(Harness):
         free, following = unit.inside("write_place"), unit.inside("read_place")
         rows = Array(unit.rows("memory.memory", self.DEPTH))
         unread = Signal.like(free)
-        # number of words that have left the memory, before the words in it
+        # number of words in the output stages, which come out before the words in the memory
         before_it = Signal(range(self.DEPTH + 1))
         m.d.comb += [unread.eq(free - following), before_it.eq(read + shown)]
         latched = unit.inside("memory.memory.read__data")

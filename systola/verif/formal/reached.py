@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `make formal-coverage`: it measures how much of the units the proofs look at.
 
-A branch is a body of `If`, `Elif`, `Else`, `Case` or `State` in hdl/. It is reached if some inputs
-that the assumptions of the proof allow lead into it. A register bit is in the cone if an assertion
+A branch is a body of `If`, `Elif`, `Else`, `Case` or `State` in hdl/. A branch is reached if the
+proof's assumptions allow inputs that lead into it. A register bit is in the cone if an assertion
 depends on it. The results are stored, and docs/formal.md shows them.
 """
 
@@ -124,9 +124,10 @@ def _marked(statement: Any, places: list[str]) -> Iterator[Any]:
     for patterns, inner, place in statement.cases:
         body = [each for old in inner for each in _marked(old, places)]
         if place and Path(place[0]).is_relative_to(_HARDWARE):
-            cover = Cover(AnySeq(1))  # with AnySeq, as covers with equal conditions would be merged
+            cover = Cover(AnySeq(1))  # AnySeq: covers with equal conditions would be merged
             cover.src_loc = (_MARK, len(places))
-            cover._MustUse__used = True  # a fragment marks the covers that it was made with as used
+            # Amaranth would warn about this cover as unused, since it is added by hand
+            cover._MustUse__used = True
             places.append(f"{Path(place[0]).relative_to(_HARDWARE.parent)}:{place[1]}")
             body.append(cover)
         cases.append((patterns, body, place))

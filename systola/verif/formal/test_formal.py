@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that run the quick proofs of `make formal`, and that each finds its planted faults."""
+"""Tests that the quick proofs of `make formal` hold, and that each finds its planted faults."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ QUICK = [proof for proof in PROOFS if proof.quick]
 FIRST = list({proof.harness.__module__: proof for proof in reversed(QUICK)}.values())
 """The first quick proof of each kind: queues, bursts, masters, waiting, arithmetic and so on.
 
-They are among the quick tests, with one fault for each, which shows that faults are found.
+These proofs are quick tests, each with one planted fault, which shows that faults are found.
 """
 FAULTS = [(proof, fault) for proof in QUICK for fault in proof.faults]
 SOME = [proof.faults[0] for proof in FIRST]

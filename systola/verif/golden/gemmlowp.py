@@ -2,9 +2,9 @@
 """The functions `logistic` and `tanh` of gemmlowp for one int16, in plain integers that behave as
 in C++.
 
-They are written from the description of fixedpoint/fixedpoint.h, step by step and apart from the
-golden model, which works on whole arrays. A number with i integer bits has 15 - i fractional bits.
-"""
+The functions are written from the description of fixedpoint/fixedpoint.h, step by step. They are
+independent of the golden model, which works on whole arrays. With i integer bits, a
+number has 15 - i fractional bits."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_load_parameters_and_activate_by_hand() -> None:
     rig = Rig(PLAIN_WIDE)  # a machine with five channels, in planes of eight bytes
     for c, value in enumerate((0, 1, -1, 256, -(2**31))):
         for byte, part in enumerate((value % 2**32).to_bytes(4, "little")):
-            rig.host[72 + byte * 8 + c] = part  # a byte of the second of two loaded entries
+            rig.host[72 + byte * 8 + c] = part  # this byte is in the second of two loaded entries
     for c in range(5):
         rig.host[72 + 7 * 8 + c] = 0xC0  # multiplier 2^30; its bit 31 must be ignored
         rig.host[72 + 8 * 8 + c] = (c % 3) << 5 | c // 3

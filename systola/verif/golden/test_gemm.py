@@ -189,7 +189,7 @@ def test_a_large_gemm_is_quick() -> None:
     assert time.process_time() - begin < 3  # the run takes about 0.1 s on an idle computer
     sums = x.astype(np.int64) @ w.astype(np.int64)
     assert np.abs(sums).max() < 2**31
-    halved = (sums + 1) >> 1  # times 2^30 / 2^31, with halves rounded up
+    halved = (sums + 1) >> 1  # the factor is 2^30 / 2^31, and halves are rounded up
     away = np.sign(halved) * ((np.abs(halved) + 2**12) >> 13)
     expected = np.clip(away, -128, 127)
     got = rig.host[2**18 : 2**19].view(np.int8).reshape(512, 512)

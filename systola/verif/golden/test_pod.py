@@ -284,7 +284,8 @@ def test_random_damage(cores: int) -> None:
     """Check that each core ends alike in every order if an instruction is missing or damaged."""
     rng = random.Random(random_seed())
     seen: set[Fault] = set()
-    # The loop ends after a program in which a link failed. Two of five damaged programs do so.
+    # At least 12 programs run, and more until a link has failed. A link fails in two of five
+    # damaged programs.
     for number in range(100):
         if number >= 12 and seen & {Fault.LINK_TIMEOUT, Fault.LINK_KIND}:
             break

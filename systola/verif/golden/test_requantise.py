@@ -81,7 +81,7 @@ def test_exponent_form() -> None:
     rng = random.Random(random_seed())
     for _ in range(2000):
         e = rng.randrange(-31, 8)
-        x = rng.randrange(-(2**23), 2**23)  # far from saturation with every left shift
+        x = rng.randrange(-(2**23), 2**23)  # so small that no left shift saturates
         q = rng.randrange(2**30, 2**31)
         shifts = (np.array([max(e, 0)]), np.array([max(-e, 0)]))
         for rounding, formula in (

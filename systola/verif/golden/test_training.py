@@ -132,7 +132,8 @@ def test_measure_by_hand() -> None:
             vector = encode(Opcode.VECTOR, **show, wide_operands=1, wide=1, exponent=3)
             rig.complete(word, vector, HALT)
             shown = int(rig.machine.buffer[600:602, 0].copy().view("<i2")[0])
-            # From an accumulator, 16 bits are subtracted: -1 << 16 has 16, and 0 stays at no bits.
+            # Measure subtracts 16 bits for an accumulator: of the 16 bits of -1 << 16 none is left.
+            # For a sum of 0 the result stays 0.
             assert shown == 1 << 14 >> bits + 1
 
 

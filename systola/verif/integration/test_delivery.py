@@ -115,8 +115,8 @@ def test_reset_alone(deliver: Deliver, tmp_path: Path) -> None:
 def test_bench_on_verilator(deliver: Deliver, tmp_path: Path) -> None:
     folder = copied(deliver("--preset tiny"), tmp_path) / "try"
     sources = ["testbench.v", *sorted(str(path) for path in folder.parent.glob("*.v"))]
-    # Only a separately installed Verilator would know the compiler by its own makefiles. Its
-    # options for speed are off, as they cost more time here than they save.
+    # Variables name the compiler: only a separately installed Verilator knows it by itself. The
+    # compiler's options for speed are off, as they cost more time here than they save.
     quick = [f"{level}=-O0" for level in ("OPT_FAST", "OPT_SLOW", "OPT_GLOBAL")]
     variables = {**environment(), "MAKEFLAGS": " ".join([*make_variables(), *quick])}
     build = ["verilator", "--binary", "--timing", "-Wno-lint", "--top", "testbench", *sources]

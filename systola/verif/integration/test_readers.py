@@ -123,7 +123,7 @@ class TestReaders:
         silent("iverilog", f"-g{standard}", "-Wall", "-s", written.stem, "-o", compiled, written)
 
     def test_names(self, written: Path) -> None:
-        """Check that no name is a keyword, also of Verilog-AMS, which would need a backslash."""
+        """Check that no name is a keyword of Verilog or Verilog-AMS: it would need a backslash."""
         text = written.read_text()
         names = names_in(text)
         assert {"clk", "core"} <= names
@@ -132,7 +132,9 @@ class TestReaders:
         assert "always @*" not in text
 
     def test_names_of_modules_and_ports(self, written: Path) -> None:
-        """Check that these names need no backslash, and none counts the cells of the design."""
+        """Check that names of modules and ports need no backslash, and have no `$` with a cell's
+        number.
+        """
         text = written.read_text()
         declared = re.findall(r"^(?:module|  (?:input|output|inout)) .*?[;(]", text, re.M)
         assert len(declared) > 100

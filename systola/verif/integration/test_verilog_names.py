@@ -67,7 +67,7 @@ def _ports(text: str) -> dict[str, dict[str, int]]:
 
 
 def test_ports_have_the_names_of_their_signals() -> None:
-    """Check parts of a signal, a signal with two fields, and whole ones."""
+    """Check ports for a signal in parts, for a signal with two fields, and for a whole signal."""
     ports = _ports(convert(Outer(), "top"))
     parts = {"flag": 1, "word_3_0": 4, "word_7_4": 4}
     expected = {"clk": 1, "rst": 1, "fields": 8, "whole": 8, **parts}

@@ -89,7 +89,7 @@ def test_single_operator() -> None:
 
 
 def test_refusals() -> None:
-    """Check that a network without any part for the machine is refused, and unknown devices."""
+    """Check that a network without any part for the machine, and an unknown device, are refused."""
     model = moved("Sin", (1, 4))
     assert not onnx_backend.is_compatible(model, **SMALL)
     with pytest.raises(ModelError, match=r"Sin"):

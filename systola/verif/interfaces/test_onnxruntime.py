@@ -37,9 +37,9 @@ def described(nodes: Any) -> list[tuple[str, str, Any]]:
 
 
 def two_by_two(batch: int | str) -> bytes:
-    """Return a model with an input and an output each in uint8 and int8, and a batch size.
+    """Return a model that has an input in uint8, an input in int8, and outputs of both types.
 
-    The batch may be open.
+    `batch` is the number of samples, or a name if the number is open.
     """
     net = OnnxWriter()
     inputs = [net.input((batch, 6), kind) for kind in ("uint8", "int8")]

@@ -42,7 +42,7 @@ def last_writer(config: Config, image: Image, place: int) -> Writer | None:
 def blame(config: Config, image: Image, place: int, cycle: int | None) -> str:
     """Describe which instruction should have written a wrong byte of the host window.
 
-    `cycle` is the number of cycles after START in which the machine wrote the byte last.
+    `cycle` is the time of the machine's last write to the byte, in cycles after START.
     """
     writer = last_writer(config, image, place)
     if writer is None:
@@ -84,9 +84,10 @@ class _Watched(Machine):
     def _places(
         self, place: int, *, host: int, rows: int, stride: int, blocks: int, tail: int, buffer: int
     ) -> list[tuple[int, int, int]]:
-        """Return row, block and byte in it of each element that a copy writes to byte `place`.
+        """Return row, block and byte within the block of each element that a copy writes to
+        `place`.
 
-        Of several rows of a block that overlap there, only the last row is returned.
+        If several rows of a block overlap at this byte, only the last row is returned.
         """
         found: list[tuple[int, int, int]] = []
         for block in range(blocks):

@@ -93,7 +93,8 @@ def count_program(config: Config, seed: int, count: int) -> Image:
         ),
     ]
     show(2 * count)
-    # Copy two rows of `count` blocks, with a gap between the rows: each block by itself.
+    # Copy two rows of `count` blocks, with a gap between the rows, so that each line is a run of
+    # its own.
     host_of_gaps = next(outputs)
     copy = {"rows": 2, "blocks": count}
     words += [

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generated programs of short instructions that wait for one another, after long instructions.
 
-The long instructions fill the queues. All instructions use the same few lines and rows, on both
-sides of an address at which many bits change. So each place in a list of instructions under way,
-and each bit of its addresses, stops another instruction. Several instructions of a kind follow one
+The long instructions fill the queues. All instructions use the same few lines and rows, below and
+above an address at which many bits change. So in each place of a list of instructions under way,
+and in each bit of an address, an error would show. Several instructions of a kind follow one
 another, so that the lists of their unit are full.
 """
 

@@ -24,7 +24,7 @@ from systola.verif.kit.images import (
 _PAGES = 96
 _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (2, 34, 64))
 _HALF = _PARAMETERS - _DATA
-"""The number of bytes for data, and as many for parameters, and for results."""
+"""The number of bytes of the host window for data, for parameters, and for results, each."""
 _MOST = 400
 """The largest number of lines, rows or tiles of an instruction."""
 _TILES = 2 * _MOST
@@ -83,9 +83,7 @@ class _Writer:
             self.words.append(encode(Opcode.DEBUG_TAG, **tag))
 
     def copy(self) -> None:
-        """Write copies of many rows and of long rows into the buffer, and of their lines out
-        again.
-        """
+        """Write copies of many rows, and of long rows, from host memory to the buffer and back."""
         rng, config = self._rng, self._config
         most = min(_MOST, config.buffer_lines)
         blocks = rng.choice((1, 2, rng.randint(1, 40)))

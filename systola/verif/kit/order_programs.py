@@ -25,13 +25,13 @@ from systola.verif.kit.images import (
 )
 
 PLACES = 64
-"""The number of lines, rows and entries that a program uses."""
+"""The number of lines, the number of rows, and the number of entries that a program uses."""
 _LONG = 16
 _SHARED, _RESULTS, _LONG_ONES = 16, 32, 48
-"""The numbers of the first cells for three uses.
+"""The numbers of the first cells that are shared, that take results, and that long instructions
+use.
 
-The uses are cells that two instructions share, results, and long instructions. The cells before
-them are for the other instructions.
+Two instructions of a pair share a cell. The cells below _SHARED are for the other instructions.
 """
 _TILES = 8
 _PARAMETERS, _DATA, _OUTPUT, _PROGRAM = (HOST_PAGE_BYTES * page for page in (0, 2, 6, 12))

@@ -81,7 +81,7 @@ class _Writer:
         write = rng.choice((self._read, self._read, self._copy))
         for _ in range(rng.randint(0, self._config.queue_depth)):
             write(self._others, rng.randint(4, _SPARE))
-        # The last write covers a row of the map, and the row that would be beside it.
+        # The last write covers the first or last row of the map, and a row of lines beyond it.
         edge = place - pitch if above else place + (height - 1) * pitch
         write(edge, 2 * pitch)
         self.words += uses[number % len(uses)]

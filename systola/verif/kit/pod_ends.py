@@ -137,7 +137,7 @@ def check_named_end(name: str, result: PodResult, end: End, config: Config) -> N
         for outcome in Pod(config, len(expected)).run(images_of(end))
     ]
     assert golden == expected, name
-    # A core that is stopped may have been about to end.
+    # If a core fails, other cores may be stopped before they reach their own ends.
     stops = result.first_fault and result.first_fault[1] != Fault.LINK_TIMEOUT
     for core, facts in zip(result.cores, golden, strict=True):
         found = (core.fault_cause, core.fault_pc, core.fault_address) if core.fault_cause else None

@@ -107,8 +107,8 @@ class FaultWriter(SingleInstructions):
         self._word(entry, self._anything(entry), 1 << bit)
 
     def _limit(self, opcode: Opcode, name: str, value: int, unit: int = 1) -> dict[str, int]:
-        """Return the operand `name` with index register, so that it has `value` in some pass of the
-        loop.
+        """Return the operand `name` with an index register, so that it has `value` in a later pass
+        of the loop.
 
         In the passes before, the operand is less by multiples of `unit`.
         """
@@ -485,7 +485,8 @@ class FaultWriter(SingleInstructions):
         opcode = rng.choice(opcodes)
         source, apart = start + rows, start + 4 * rows
         if opcode == Opcode.VECTOR:
-            # The result is shifted by less than its length or, if the machine has int16, is longer.
+            # The results overlap an operand in a part of its lines: they begin at a later or
+            # earlier line or, if the machine has int16, at the same line and are longer.
             how = {"destination": source + rng.choice((-1, 1)) * rng.randint(1, rows - 1)}
             if self._config.wide and rng.random() < 0.3:
                 how = {"destination": source, "wide": 1}

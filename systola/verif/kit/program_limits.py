@@ -62,8 +62,8 @@ class LimitWriter(SingleInstructions):
         """Return factors of at most `bits` bits and a start, for a region of over `limit` cells.
 
         The region's length is the product of the factors times `unit`. Either the region ends one
-        place after the memory, or the product is a power of two beyond `limit`, which no addition
-        may lose.
+        cell after the memory, or the product is a power of two. If the hardware lost the only bit
+        of such a product, the region would seem empty.
         """
         if self._rng.random() < 0.5 and sum(bits) - len(bits) >= (limit // unit).bit_length():
             while True:
@@ -211,7 +211,8 @@ class LimitWriter(SingleInstructions):
             return
         reads = opcode in _COPIES[:2]
         pitch = config.input_pitch if reads else config.output_pitch
-        # The machine checks the lines first: there are as many as rows, so the rows must fit there.
+        # The machine checks the buffer lines first, of which there are as many as rows. So the
+        # number of rows must fit in the buffer.
         bits = min(16, config.buffer_lines.bit_length() - 1)
         (apart, stride), start = self._beyond(beats - pitch // bus, bits, 25 - bus.bit_length())
         at = self._value(opcode, "host", start * bus)

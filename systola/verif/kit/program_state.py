@@ -15,7 +15,8 @@ from systola.verif.kit.random_windows import pixel_window
 
 TILES = 24
 ATTEMPTS = 20
-"""The number of random values that are tried, where a value must fit, before a writer gives up."""
+"""The number of random values that a writer tries, before it gives up the search for a legal value.
+"""
 _RECENT = 6
 
 
@@ -61,7 +62,7 @@ class Region:
         )
 
     def named(self, name: str, new: str) -> Region:
-        """Return this region as the value of operand `new` in place of operand `name`."""
+        """Return this region for another operand: `new` replaces `name` in its fields' names."""
         operands = {key.replace(name, new, 1): value for key, value in self.operands.items()}
         return Region(self.span, operands, self.starts, self.size)
 
@@ -143,7 +144,8 @@ class ProgramState:
         return Region(span, operands, starts, size)
 
     def offsets(self, register: int, modulus: int) -> list[int]:
-        """Return the difference of a register's value from its first value, for each execution.
+        """Return how far a register is from its first value, at each execution of the present
+        place.
 
         The differences are modulo `modulus`, from -modulus/2 on.
         """

@@ -40,8 +40,8 @@ _RECTIFIERS = (Function.NONE, Function.RELU, Function.RELU6)
 class ProgramWriter(ProgramState):
     """A writer of random instructions, with a method for each opcode, called by the opcode's name.
 
-    A method writes the instruction, after the instructions that it needs. It may write another, or
-    none, if the instruction would not be legal.
+    A method writes the instruction, after the instructions that it needs. If the instruction would
+    not be legal, the method may write another instruction or none.
     """
 
     def write(self, step: Step) -> None:
@@ -390,7 +390,7 @@ class ProgramWriter(ProgramState):
             how["function"] = Function.QUOTIENT
         wide_operands = int(self.config.wide and rng.random() < 0.5)
         looks_up = operation in (Operation.COPY, Operation.ADD)
-        once = False  # whether operand b is a single line, wherever it lies
+        once = False  # whether only the first line of operand b is read
         if self.config.attention and looks_up and rng.random() < 0.3:
             how["function"] = Function.QUOTIENT
             how["table"] = rng.randint(0, self.config.tables - LONG_TABLES)

@@ -144,7 +144,7 @@ def _near(rng: random.Random, bits: int) -> int:
 
 
 def _signed(rng: random.Random, value: int, bits: int) -> int:
-    """Return `value` modulo 2^bits, either as it is or less 2^bits, which is negative."""
+    """Return `value` modulo 2^bits; in half of the cases subtract 2^bits, for a negative result."""
     value %= 1 << bits
     return value - (1 << bits) if value and rng.random() < 0.5 else value
 

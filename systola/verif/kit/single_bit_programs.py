@@ -37,9 +37,9 @@ class _ProductWriter(LimitWriter):
     def _beyond(self, limit: int, *bits: int, unit: int = 1) -> tuple[list[int], int]:
         """Return factors of at most `bits` bits and a start, for a region of over `limit` cells.
 
-        The region's length is the product of the factors times `unit`. If there are such factors,
-        the length is a power of two beyond `limit`, plus a rest. A region that has only the rest as
-        its length, from the start on, ends inside the limit.
+        The region's length is the product of the factors times `unit`. If possible, this length is
+        a power of two beyond `limit`, plus a rest. A region with only the rest as its length, from
+        the start on, ends inside the limit.
         """
         rng = self._rng
         most = unit * math.prod((1 << width) - 1 for width in bits)
@@ -63,7 +63,7 @@ class _ProductWriter(LimitWriter):
         powers = [
             1 << bit for bit in range(lines.bit_length(), (pixels_end << 12).bit_length() - 1)
         ]
-        # powers other than the last four reach the lower bits, too
+        # The last four powers are chosen more often; the other powers test the lower bits.
         power = rng.choice((*powers, *powers[-4:]))
         for _ in range(10 * ATTEMPTS):
             blocks = rng.randint(min(4095, 1 + power // pixels_end), 4095)
@@ -112,9 +112,9 @@ def _packing(state: ProgramState) -> None:
     if operand == "width":
         pitch = rng.randint(1, rng.choice((4, min(4095, (most * channels - 1) // rows))))
     sign = rng.choice((1, -1)) if operand == "left" else 1
-    # These numbers are in bytes. The first number that does not fit is chosen, or a power of two,
-    # and as little more as the channels allow. The vector's last byte is before `rows` or reaches
-    # it.
+    # `first` is the smallest number of bytes that does not fit. A positive `left` must stay below
+    # the limit, other numbers may reach it. The operand has `first` bytes or a power of two,
+    # rounded up to whole channels.
     first = rows * pitch + (operand != "left" or sign < 0)
     powers = [1 << bit for bit in range(first.bit_length(), (most * channels).bit_length())]
     number = -(-rng.choice([first, *powers]) // channels)

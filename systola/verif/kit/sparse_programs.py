@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generated programs of windows that reach far over a feature map.
 
-Only the map's lines that the windows use are filled. So the steps from tap to tap and from row to
-row have all their bits, also several at a time. They still end inside the map.
+Only the map's lines that the windows use are filled, so the map may be large. So the steps from tap
+to tap, and from row to row, can have any bit set, and several at a time. The windows still end
+inside the map.
 """
 
 from __future__ import annotations

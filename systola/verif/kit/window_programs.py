@@ -157,9 +157,9 @@ class _Writer:
         self._show(window.windows * blocks)
 
     def _number(self, most: int) -> int:
-        """Return a random number from 1 to `most`, with each number of bits equally frequent.
+        """Choose a number of bits, and return a random number of so many bits, from 1 to `most`.
 
-        The number `most` itself is twice as frequent as a number of bits.
+        The number `most` itself comes twice as often as each number of bits.
         """
         bits = self._rng.randint(1, most.bit_length() + 2)
         if bits > most.bit_length():

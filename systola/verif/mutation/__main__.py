@@ -32,7 +32,7 @@ from systola.verif.mutation.trials import quick_trials
 from systola.verif.mutation.unit_tests import UnitTests, UnitTestsFail
 
 BAR = 0.95
-"""Least share of the mutants not proven harmless that must be found."""
+"""Least share of mutants that must be found, among all mutants not proven harmless."""
 BATCH = 125
 """Number of mutants in one simulator, which takes a minute to build.
 

@@ -67,7 +67,7 @@ def _is_gate(cell: Cell) -> bool:
 def _behind(
     cells: dict[str, Cell], chosen: Bit, fresh: Iterator[int]
 ) -> tuple[dict[Bit, Bit], list[str]]:
-    """Return the bits that the fault may change, with their bits in the copy, and cells to copy."""
+    """Return the bits that the fault may change, each with its copy, and the cells to copy."""
     readers: dict[Bit, list[str]] = {}
     for name, cell in cells.items():
         if _is_gate(cell):

@@ -38,9 +38,12 @@ from systola.verif.mutation.trial import MEMORIES, Facts, Trial, program_trial
 LIMITS = 40
 """Number of programs for each kind of fault at a limit. Each program is one instruction."""
 PRODUCTS_EACH = 60
-"""Number of programs for each fault of products with an operand that is one bit too large."""
+"""Number of programs for each fault of a region with a product as its length.
+
+The product makes the region too large by a single bit.
+"""
 PACKINGS = 40
-"""Number of programs with packed channels of which one operand is one bit too large."""
+"""Number of programs with packed channels in which one operand is too large by a single bit."""
 STOCK_BITS = 28
 """Largest number of address bits of a weight window in _stock_trials."""
 FAR_ENDS = 20
@@ -74,7 +77,7 @@ def size_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 def single_trials(config: Config, seed: int) -> Iterator[Trial]:
     """Yield trials of programs that go just beyond a limit, or have an illegal instruction."""
-    often = 3 * [Fault.BUFFER_RANGE]  # three more, as this fault has many kinds
+    often = 3 * [Fault.BUFFER_RANGE]  # three more programs for this fault, as it has many kinds
     programs = [*lone_faults(config), *((fault, limit_program) for fault in often)]
     for number in range(LIMITS):
         for kind, (fault, program) in enumerate(programs):

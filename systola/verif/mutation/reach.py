@@ -77,7 +77,7 @@ def _inputs(cell: Cell) -> Iterator[tuple[str, list[Bit]]]:
 
 
 def _column(cell: Cell, ports: Iterable[str], i: int, width: int = 0) -> Iterator[Bit]:
-    """Yield bit `i` of inputs `ports`, in each word of `width` bits, and all of other inputs."""
+    """Yield bit `i` of each word (`width` bits) of inputs `ports`, and all bits of other inputs."""
     for port, bits in _inputs(cell):
         if port in ports:
             yield from bits[i :: width or len(bits)] if i < len(bits) else bits[-1:]

@@ -129,7 +129,7 @@ def _bus_trials(config: Config, seed: int) -> Iterator[Trial]:
 
     for number, error in enumerate((*BUS_ERRORS, *errors_at_the_end(config))):
         for soft in (False, True):
-            # The memory determines how long before its tag a failing transfer ends.
+            # The time from the end of a failing transfer to its tag depends on the memory.
             for memory in range(len(MEMORIES)):
                 yield error_trial(image, error, MEMORIES[memory], soft=soft)
             yield follower("a bus error", number)

@@ -21,7 +21,7 @@ CONFIG = Config(
     rows=2,
     cols=2,
     columns_per_stage=1,
-    buffer_lines=1 << 15,  # large enough for macros
+    buffer_lines=1 << 15,  # so large that the banks are macros
     accumulator_rows=64,
     parameter_entries=16,
     tables=1,
@@ -89,7 +89,7 @@ def course(mutants):
 
 
 @pytest.mark.thorough
-@pytest.mark.exhaustive  # no other test needs the simulator with all mutants
+@pytest.mark.exhaustive  # only this test needs the simulator with all mutants
 def test_verdicts(course, mutants, tmp_path):
     """Check that trials find all faults of FOUND, no harmless fault and none in a good machine."""
     record = Record.of(tmp_path, mutants, "small")

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that a machine or a pod without a fault survives all trials, twice in the same cycles."""
+"""Tests that a design without a fault passes all trials, and takes the same cycles a second time.
+
+The designs are a machine and a pod.
+"""
 
 import pytest
 

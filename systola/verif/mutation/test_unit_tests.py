@@ -53,7 +53,10 @@ def place(**cells):
 
 
 def test_the_same_cell_of_as_many():
-    """Check that a fault's place finds the same cell of a unit among other cells, and renamed."""
+    """Check that a fault's place finds the same cell in a unit, although the cell has another name.
+
+    The unit also has other cells.
+    """
     found = place(other=cell("$sub"), elsewhere=cell("$add", source="hdl/adder.py:8"))
     unit = design(unit={"$7": cell("$sub"), "$8": cell("$add"), "$9": cell("$add")})
     assert found.among_modules(unit) == mutant("unit", "$9", sources=(SOURCE,))

@@ -10,10 +10,10 @@ Random programs reach most of the machine. The rest is reached by trials in grou
 - places in the lists of instructions under way (orders)
 - sizes and places (limits, lengths, places), registers, and disturbances (stops)
 
-No trial reaches bits that need more than CYCLE_LIMIT cycles of a program. These are the upper half
-of the counters of cycles on their way to the registers, and of the cycles in the trace. They are
-also numbers of instructions beyond 2^17, and totals of weight tiles above the most of one
-Read_Weights. Such mutants count as survivors.
+No trial reaches bits that need more than CYCLE_LIMIT cycles of a program. Such bits are the upper
+half of the counters of cycles on their way to the registers, and of the cycles in the trace. Others
+are in numbers of instructions beyond 2^17, and in totals of weight tiles that exceed the largest
+Read_Weights. Mutants of these bits count as survivors.
 """
 
 from __future__ import annotations

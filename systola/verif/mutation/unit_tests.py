@@ -3,8 +3,8 @@
 
 A fault is planted in a unit as its own tests build it, where the same lines of the source make the
 same cell (systola.verif.mutation.fault_place). The fault is found if the tests fail. Tests of the
-unit with the fault come first, then tests of the units around it. They end when all tests of a file
-have run with the fault.
+unit with the fault come first, then tests of the units around it. They end with the first file in
+which all tests have passed with the fault.
 """
 
 from __future__ import annotations

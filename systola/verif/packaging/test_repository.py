@@ -37,14 +37,14 @@ FOR_DEVELOPERS = {
     Path("systola/models/training_data.py"),
     # This file is used only after interpreters.py has found LiteRT.
     Path("systola/compiler/cut/tflite_source.py"),
-    Path("systola/torch.py"),  # for users of PyTorch
-    Path("systola/runtime/interpreters.py"),  # for parts of networks that run on the host
-    Path("systola/runtime/engine.py"),  # for clusters; its error names the package to install
+    Path("systola/torch.py"),  # imports PyTorch, which its users have
+    Path("systola/runtime/interpreters.py"),  # runs parts of networks on the host
+    Path("systola/runtime/engine.py"),  # runs clusters; the error names the missing package
     Path("systola/runtime/litert.py"),
     Path("systola/runtime/serial_port.py"),
     Path("systola/sim/runner.py"),
     Path("systola/training/keras_file.py"),
-    Path("systola/training/weight_files.py"),  # for .h5 files; its error names h5py
+    Path("systola/training/weight_files.py"),  # reads .h5 files; the error names h5py
     Path("systola/views/plots.py"),
 }
 """Files outside verif/ that may import packages which are not dependencies of `tpu`.

@@ -29,7 +29,7 @@ def test_it_is_stored_without_results() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.filterwarnings("default")  # warnings of the kernel's own libraries
+@pytest.mark.filterwarnings("default")  # the kernel's own libraries may warn
 def test_it_runs() -> None:
     client = pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")

@@ -82,7 +82,7 @@ def middle(rng: np.random.Generator) -> Case:
 
 
 def float_tail(rng: np.random.Generator) -> Case:
-    """Make a network with a float32 layer after an int8 layer, and the results of both layers."""
+    """Make a network with a float32 layer after an int8 layer; both layers' results are outputs."""
     writer = ModelWriter()
     x, h = writer.tensor((1, 9), scale=0.5), writer.tensor((1, 8), scale=0.2, zero_point=-5)
     f, y = writer.tensor((1, 8), "float32"), writer.tensor((1, 3), "float32")
@@ -400,7 +400,7 @@ def compare(
 def test_nothing_for_the_machine(tail: bool) -> None:
     """Check the refusal of a network without any layer for the machine.
 
-    It has the reason for the whole network, and asks for no interpreter.
+    The message has the reason for the whole network, and asks for no interpreter.
     """
     writer = ModelWriter()
     x, y = writer.tensor((1, 4), "float32"), writer.tensor((1, 3), "float32")

@@ -66,10 +66,10 @@ def test_masks_leave_codes_for_the_scores(form: str) -> None:
     exact = np.exp(x + MASK)
     exact /= exact.sum(axis=-1, keepdims=True)
     found = np.asarray(compile_model(made.content, preset="base").run(x, backend="iss").outputs[0])
-    # Each score is off by half a step of x, 6 / 255, and of the sum, 36 / 255, at most. The result
-    # changes most if it is a half, one score is too large by this and all others too small: by the
-    # tanh of a half of this. A result is also off by half a step of 1 / 256, and by a table's
-    # entry.
+    # A score is off by at most half a step of x, 6 / 255, and half a step of the sum, 36 / 255. The
+    # result changes most if it is a half, its score is too large and all others are too small. It
+    # then changes by less than tanh(off / 2). Half a step of 1 / 256 and the error of a table's
+    # entry come on top.
     off = (6 / 255 + 36 / 255) / 2
     assert np.abs(found.reshape(exact.shape) - exact).max() < np.tanh(off / 2) + 1 / 256
     assert not found.reshape(-1, 8)[:, MASK < 0].any()

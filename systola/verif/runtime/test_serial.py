@@ -90,7 +90,7 @@ def receiver() -> Far:
 class Board:
     """A far end like a board that has `at_rest` in STATUS until START, and `started` ever after.
 
-    It only counts its resets.
+    The far end has no reset: it only counts the resets that it receives.
     """
 
     def __init__(self, *, at_rest: Status, started: Status) -> None:
@@ -143,7 +143,8 @@ def test_a_board() -> None:
     ("far", "came"),
     [
         (receiver(), r"only [\d,]+ bytes that are no reply"),
-        (lambda came: came, r"only [\d,]+ bytes that are no reply"),  # a cable back to the port
+        # like a cable from the port back to itself
+        (lambda came: came, r"only [\d,]+ bytes that are no reply"),
         (lambda came: b"", "not a byte"),
     ],
     ids=["receiver", "echo", "silence"],
@@ -152,7 +153,8 @@ def test_no_board(far: Far, came: str, capsys: pytest.CaptureFixture[str]) -> No
     with port_to(far) as name:
         began = time.monotonic()
         status, out, err = run(f"gemm 4 4 4 --preset tiny --backend serial --port {name}", capsys)
-    assert time.monotonic() - began < 5  # eight attempts of 0.05 s, and time for the bytes
+    # enough for eight attempts of 0.05 s each, and for the bytes
+    assert time.monotonic() - began < 5
     assert (status, out) == (2, "")
     assert err.startswith(f"tpu: error: no answer from the board on {name} in 8 attempts, ")
     assert re.search(came, err)

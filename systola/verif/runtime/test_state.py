@@ -78,7 +78,8 @@ class Spotter:
     kernels: tuple[int, ...] = (5, 9)
     """Numbers of rows of the depthwise convolutions' kernels.
 
-    They lie between convolutions to `channels`.
+    A convolution comes before each depthwise convolution, and after the last one. `channels` has
+    the number of channels that each of these convolutions makes.
     """
     last: int = 5
     """Number of rows that the dense layer takes."""

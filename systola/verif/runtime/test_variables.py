@@ -110,7 +110,7 @@ def feedback(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
 def read_twice(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
     """Add a network that reads a variable before and after assigning the input to it.
 
-    It also has a variable that never changes, and one that is read only after.
+    A second variable never changes, and a third is read only after it is assigned.
     """
     handles = begin(writer, rng, last=(1, 8), fixed=(1, 8), unread=(1, 8))
     x = writer.tensor((1, 8), **SCALE)

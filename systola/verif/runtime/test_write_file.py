@@ -123,7 +123,7 @@ def test_a_device_stays(folder: Path) -> None:
 def test_an_open_file_goes_on_where_it_is(folder: Path) -> None:
     """Check writes to a file that is open, such as /dev/stdout with redirected output.
 
-    They go on where the file is.
+    The writes begin at the present position in the file.
     """
     before = tree(folder)
     with open("script", "wb", buffering=0) as file:
@@ -232,7 +232,7 @@ def test_no_other_code_opens_files_to_write(room: str) -> None:
 
 
 def _opens_to_write(path: Path) -> int | None:
-    """Return the line of the first call in a source that writes a file, None if there is no such.
+    """Return the line of the first call in a source that writes a file, None without such a call.
 
     A BytesIO called `content` is no file.
     """

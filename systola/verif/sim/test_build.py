@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of built results (simulators): one of several processes builds, however they end."""
+"""Tests of built results (simulators): of several processes, one builds, even if some are ended
+early.
+"""
 
 from __future__ import annotations
 

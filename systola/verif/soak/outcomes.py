@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pytest plugin for `make soak` that writes each test's outcome, and if it used a seed.
+"""A pytest plugin for `make soak` that writes each test's outcome, and whether it used a seed.
 
 `--outcomes FILE` writes a line of JSON for each test as soon as it has ended.
 """
@@ -25,7 +25,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--outcomes")
-    # Workers of xdist have `workerinput`. They send their reports to the only process without.
+    # A worker of xdist has `workerinput`. All workers send their reports to the one process that
+    # has none.
     if path and not hasattr(config, "workerinput"):
         file = open(path, "w", encoding="utf-8", buffering=1)  # noqa: SIM115  open for the session
         config.pluginmanager.register(_Writer(file))

@@ -119,7 +119,7 @@ def seed_here(monkeypatch: pytest.MonkeyPatch, case: str, seed: int) -> int:
 
 
 def test_each_case_has_its_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that a case has the same seed in all processes, and others by SEED and by case."""
+    """Check that a case has one seed in all processes, and that seeds differ by SEED and case."""
     seeds = {
         (case, seed): seed_here(monkeypatch, case, seed)
         for case in ("one", "two")

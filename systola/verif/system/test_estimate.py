@@ -35,8 +35,9 @@ NEAR = 0.03
 NEAR_LAYER = 0.06
 """Largest errors of the estimated cycles of a network and of a layer, as a share.
 
-Decisions need 10 %. These figures are the timing model's known errors, which are smaller. So a
-change of the hardware that the model does not follow fails the test.
+Estimates within 10 % are good enough for decisions. These figures are the timing model's known
+errors, which are smaller. So a change of the hardware that the model does not follow fails the
+test.
 """
 PROGRAMS = 40
 FAR = 1.5

@@ -82,7 +82,9 @@ class Stray(Machine):
 
 
 def copy(config):
-    """Return a program that copies lines in, and four lines out, up to LINE, and then has a tag."""
+    """Return a program that copies lines in, copies the ROWS lines up to LINE out, and then has a
+    tag.
+    """
     shape = {"rows": 8, "stride": config.input_pitch, "blocks": 1, "tail": config.rows}
     read = encode(Opcode.READ_HOST_MEMORY, host=0x400, buffer=0, **shape)
     lines = lines_out(config, host=OUTPUT, line=LINE - ROWS + 1, rows=ROWS)

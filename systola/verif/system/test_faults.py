@@ -112,7 +112,8 @@ def test_program_of_another_machine(name, other):
     config = preset(name)
     golden = Machine(config)
     foreign, own = (product_image(preset(each)) for each in (other, name))
-    # A driver does not know the other machine: its weight window has whole tiles of this machine.
+    # A driver that does not know of the other machine makes a weight window of whole tiles of this
+    # machine.
     tiles = np.resize(foreign.weights, 16 * config.tile_bytes)
     foreign = replace(foreign, weights=tiles, host=foreign.host.copy())
     with Simulator(config, latency=5) as machine:
@@ -161,7 +162,8 @@ def test_late_answers():
             Status.BUSY | Status.FAULT,
             Fault.BUS_TIMEOUT,
         )
-        assert result.fault_address == BusPort.HOST_READ  # the port of the first instruction
+        # the port over which the first instruction is fetched
+        assert result.fault_address == BusPort.HOST_READ
         assert (result.host == image.host).all()
         for _ in range(late):
             if machine.read(Register.STATUS) == Status.FAULT:

@@ -151,10 +151,10 @@ async def none_is_kept_for_the_next_program(dut):
         await tb.soft_reset()
         assert await tb.read(Register.STATUS) == 0
 
-    await tb.resume()  # sent to a program that does not wait
+    await tb.resume()  # this RESUME comes while the program does not wait
     await shows(tb, Status.DONE)
     await next_one_waits()
-    await tb.resume()  # sent while no program runs
+    await tb.resume()  # this RESUME comes while no program runs
     await next_one_waits()
     await next_one_waits(Control.START | Control.RESUME)
     await tb.write(Register.CONTROL, Control.START)
@@ -207,7 +207,7 @@ def test_host_control(simulator, tmp_path):
     config = preset(preset_name("tiny"))
     program = waiting_program(config)
     for index, (latency, stall) in enumerate(MEMORIES):
-        if (path := tmp_path / f"{index}.json").exists():  # missing if TEST chose another test
+        if (path := tmp_path / f"{index}.json").exists():  # no file if TEST chose another test
             turns = []
             with Simulator(config, latency=latency, stall=stall, seed=index) as library:
                 result = library.run(program, on_wait=new_input(turns))

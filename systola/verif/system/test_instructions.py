@@ -246,7 +246,7 @@ async def wide_activate(dut, function, table, accumulate):
 
 @cocotb.test
 async def set_register(dut):
-    """Check that sums of index registers and constants wrap, and operands at their own width."""
+    """Check that sums in index registers wrap, and operands with a register at their own width."""
     tb = await bench(dut)
     pitch = tb.config.output_pitch
     registers = [

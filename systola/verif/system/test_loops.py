@@ -21,8 +21,11 @@ PARTS = 4
 """Number of parts of ROWS rows, in the operand and in the accumulators."""
 INPUT, ENTRY, OUTPUT, PAGES = 0x1000, 0x6000, 0x8000, 16
 PROLOGUE = 8 * ISSUE_INTERVAL + 2 * ENDS
-"""Cycles that loops may take for their eight first and last instructions, without the memory's
-latency. Two of the instructions are End_Loops, and the host bus may be narrow."""
+"""Cycles that loops may cost for their first and last instructions, eight in total.
+
+Two of these are End_Loops, which wait. The host bus may be narrow, so instructions may come late.
+The memory's latency is not included.
+"""
 
 
 def multiply(part, **registers):

@@ -62,8 +62,8 @@ def test_same_sums(cores: int) -> None:
 def test_bounds(name: str, cores: int) -> None:
     """Check that collectives of 64 KiB take at most the time of the ring's bound, divided by BAR.
 
-    They are sent in as many pieces as the accumulators need. The time is from the start to the last
-    core's Halt.
+    The bytes are sent in as many pieces as the accumulators need. The time is from the start to the
+    last core's Halt.
     """
     config = preset(f"{name}-links")
     width, rows, lines = config.host_bus_bytes, config.accumulator_rows, config.buffer_lines

@@ -41,9 +41,11 @@ NEAR_APPLICATION = 0.09
 """Largest error of the estimate for an application, as a share. Instructions and data share a bus
 of four bytes, which limits the smallest application."""
 NEAR_RANDOM, FAR = 0.06, 1.5
-"""Errors of the estimate for random programs: of the median, and the largest ratio. The programs
-are short. A fetch amid data, which is not modelled, takes 16 beats of the narrow bus: 1.5 to 4 %
-are missing."""
+"""Errors of the estimate for random programs: of the median, and the largest ratio.
+
+The programs are short, and fetches between data are not modelled. Such a fetch takes 16 beats of
+the narrow bus, so the estimates are 1.5 to 4 % too low.
+"""
 PROGRAMS = 150
 """Number of random programs, enough for a steady median. The median of 24 programs has a standard
 deviation of 1 % from seed to seed."""

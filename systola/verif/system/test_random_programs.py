@@ -52,8 +52,11 @@ CONFIGS = ("tiny", "7x5", "3x14", "small", "4x4-training")
 RUNS = [(config, simulator) for config in CONFIGS for simulator in quick_simulators()]
 
 MARKS = {"tiny": pytest.param}
-"""Configurations under cocotb. Others run random programs in the C++ library only, which saves the
-build of a second simulator."""
+"""Configurations that also run under cocotb.
+
+Other configurations run random programs in the C++ library only, which saves the build of a second
+simulator.
+"""
 
 
 @pytest.mark.parametrize(

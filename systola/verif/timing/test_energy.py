@@ -290,7 +290,8 @@ def test_lines_of_packed_channels():
     """Check the lines that a convolution with packed channels reads.
 
     A row of 6 pixels of 2 channels has 3 lines of 4 bytes. Each of the three rows of the kernel
-    reads map rows. Its first and its last row lie outside the map for one row of windows.
+    reads rows of the map. The kernel's first row lies outside the map for the first row of windows,
+    and its last row for the last.
     """
     window = Window(
         **{"height": 6, "width": 6, "pitch": 3, "kernel_height": 3, "kernel_width": 2},

@@ -34,8 +34,8 @@ def reviews(count: int, *, words: int, vocabulary: int, seed: int) -> Samples:
     """Return random texts of up to `words` words, with zeros before them; label 1 is praise.
 
     The texts are like the texts of models/training_data.py, but short. A fifth of the words praise
-    and a fifth blame. Word 1 reverses the meaning of such a word after it. Most of these words
-    agree with the label. All other words mean nothing.
+    and a fifth blame. Word 1 reverses the meaning of a word of praise or blame after it. Most words
+    of praise or blame agree with the label. All other words mean nothing.
     """
     rng = np.random.default_rng(seed)
     samples, labels = np.zeros((count, words), int), rng.integers(0, 2, count)

@@ -40,8 +40,8 @@ def picture(results: Sequence[dict[str, Any]]) -> bytes:
 def results_table(results: Sequence[dict[str, Any]]) -> str:
     """Return a table with the results of each task after its last epoch.
 
-    It also has the largest difference between the losses of the machine and of float32 in any
-    epoch.
+    The table also has the largest difference between the losses of the machine and of float32 in
+    any epoch.
     """
     rows: list[tuple[str, ...]] = []
     for result in results:

@@ -71,7 +71,7 @@ def _taps(window: Window) -> list[tuple[int, Any, Any]]:
 
 
 def joined(stage: Stage, given: Sequence[Floats]) -> Floats:
-    """Return the sum of several results, or the results side by side, as the stage has it."""
+    """Return the sum of several results, or the results side by side, by the stage's `join`."""
     shape = (len(given[0]), *stage.map, -1) if stage.maps else (len(given[0]), -1)
     given = [each.reshape(shape) for each in given]
     return np.concatenate(given, axis=-1) if stage.join == "concatenate" else np.sum(given, axis=0)
@@ -206,7 +206,11 @@ class Referee:
         return float(losses.sum()), self._right(logits, y)
 
     def _take_statistics(self) -> None:
-        """Move the moving means and variances, which follow gamma and beta, out of the weights."""
+        """Take the moving means and variances out of the list of weights, into the layers' own
+        fields.
+
+        In the list they come after the gamma and beta of their layer.
+        """
         kept: list[Floats] = []
         for number, stage in enumerate(self.stages):
             count = 1 + stage.use_bias if not (stage.join or stage.lstm) else 0

@@ -62,7 +62,7 @@ def model() -> Sequential:
 
 
 def test_the_arguments_that_are_right() -> None:
-    """Check that the arguments succeed of which the other tests each change one."""
+    """Check that the right arguments succeed; each other test makes one of them wrong."""
     trained = model()
     history = trained.fit(
         *(X, Y),

@@ -129,7 +129,7 @@ def after_an_lstm() -> Layers:
 
 
 def state_joined() -> Layers:
-    """Make a network that adds the state of an LSTM to a result, and joins it with others."""
+    """Make a network that adds the state of an LSTM to a result, and joins the sum with others."""
     x = Input((4, 5))
     state = LSTM(6)(x)
     a = Dense(6, "tanh")(state)
@@ -333,7 +333,8 @@ def ends() -> tuple[Any, Any]:
 )
 def test_compiled_for_any_machine(name: str, preset: str, tmp_path: Path) -> None:
     layers = CASES[name]()
-    layers[-1] = replace(layers[-1], activation=None)  # the host would do a softmax, in float32
+    # with a softmax, the host would compute results in float32
+    layers[-1] = replace(layers[-1], activation=None)
     model, (x, y) = Sequential(layers), data(layers)
     model.compile(SGD(0.2), preset=MACHINE, backend="fast")
     model.fit(x, y, batch_size=10, verbose=0)

@@ -107,7 +107,8 @@ def wrong_values(where: tuple[Any, ...], value: Any) -> list[Any]:
         return [True, 1.5, [], {}, "", "\x1b[31m", HUGE]
     none = [] if where[-1] in ("input_bits", "activation", "batch_size", "strides") else [None]
     match value:
-        case None:  # no activation, or fraction bits of samples that were never seen
+        # None stands for no activation, or for fraction bits of samples that were never seen
+        case None:
             return [True, 1.5, [], {}, "nonsense", HUGE]
         case bool():
             return [None, 0, "yes", [], {}]

@@ -66,7 +66,7 @@ def test_values_are_cut_off(bits: int) -> None:
     x, y = rng.normal(size=(24, 13)), rng.integers(0, 3, 24)
 
     def moved(value: float | None) -> tuple[list[Any], Sequence[int]]:
-        """Return the steps of all masters, and the places of each tensor's masters."""
+        """Return how far a step moves each master weight, and the fraction bits of each tensor."""
         model = Sequential(LAYERS)
         model.compile(SGD(0.25, clipvalue=value), preset=MACHINE, backend="fast", seed=SEED)
         before = model.state()

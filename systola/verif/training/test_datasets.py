@@ -349,7 +349,8 @@ def test_reviews_that_are_made_up(
     assert 165 <= np.median(lengths) <= 185
     words = np.concatenate(x)
     assert words.min() == 1 and 80_000 < words.max() <= 88_584
-    for n in (1, 2, 10):  # in over 400,000 words, a word's share varies by far less
+    # with over 400,000 words, chance changes a word's share by far less than 5 %
+    for n in (1, 2, 10):
         assert (words == n).mean() == pytest.approx(np.log(1 + 1 / n) / np.log(88_585), rel=0.05)
     assert x[0] != x_test[0]
     (again, _), _ = imdb.load_data(**how)
@@ -415,7 +416,7 @@ def test_padding_of_rows() -> None:
         lambda: pad_sequences(LISTS, padding="left"),
         lambda: pad_sequences(LISTS, truncating=None),
         lambda: pad_sequences(LISTS, dtype="int3"),
-        lambda: pad_sequences(LISTS, dtype="a"),  # a type that NumPy has deprecated
+        lambda: pad_sequences(LISTS, dtype="a"),  # NumPy has deprecated this type
         lambda: pad_sequences(LISTS, value="none"),
         lambda: pad_sequences(["ab", "c"]),
         lambda: pad_sequences([[1 << 40]]),

@@ -228,7 +228,7 @@ def test_bytes_of_the_golden_model(name: str, momentum: float) -> None:
 def test_moments_of_the_golden_model(name: str, optimizer: Optimizer) -> None:
     """Check that Adam and RMSprop learn the same bytes on the golden model and back end "fast".
 
-    There are enough epochs for the moments' codes to be looked at, halved and doubled.
+    There are enough epochs for trial steps at the start, and for codes that are halved and doubled.
     """
     case = CASES[name]
     data = samples(case.layers(), case.loss)
@@ -265,7 +265,7 @@ def test_more_rows_than_are_updated_together(layers: list[Any]) -> None:
 def test_first_gradients_of_any_size(target: float, weight: float) -> None:
     """Check first gradients that are far from the expected size.
 
-    Then the first step is looked at more than once.
+    Several trial steps then come before the first step.
     """
     x, y = np.full((8, 13), 2.0**-6), np.full((8, 3), target)
     left: list[Any] = []

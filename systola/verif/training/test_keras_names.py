@@ -202,7 +202,7 @@ def test_any_number_of_samples(cores: int, count: int) -> None:
 def test_batches_by_hand(tmp_path: Path) -> None:
     """Check that batches that are trained one by one give the bytes and outputs of fit().
 
-    They do because the scales of units hold for all batches.
+    The bytes are equal because the scales of units stay the same for all batches.
     """
     by_hand, fitted = compiled(seed=3), compiled(seed=3)
     fitted.fit(X[:16], Y[:16], batch_size=8, shuffle=False, verbose=0)

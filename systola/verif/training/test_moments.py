@@ -104,9 +104,9 @@ class Float64:
 def test_weights_move_as_in_float64(optimizer: Adam | RMSprop, often: float) -> None:
     """Check that weights move as in float64.
 
-    The machine divides by powers of two. They differ by a factor of up to sqrt(2) from the roots.
-    The mean of this factor over many weights is 1. Where all gradients grow from step to step, the
-    first order makes roots 10 % too large.
+    In place of a root the machine divides by a power of two, with an error of a factor of up to
+    sqrt(2). The mean of this factor over many weights is 1. Where all gradients grow from step to
+    step, the machine's formula, which is exact to the first order only, makes roots 10 % too large.
     """
     rng, shape = np.random.default_rng(random_seed()), (60, 50)
     state, exact = fresh(optimizer, shape), Float64(optimizer, shape)
@@ -284,9 +284,10 @@ def test_files_and_rates_of_another_back_end(tmp_path: Path) -> None:
 
 
 def test_what_a_step_tells_is_kept_in_eight_bits() -> None:
-    """Check the report of a step in eight bits: its largest magnitude, less a shift.
+    """Check the report of a step, which is kept in eight bits.
 
-    The magnitudes may come in several parts.
+    The report is the number of bits of the step's largest magnitude, less a shift. The magnitudes
+    may come in several parts.
     """
     for shift in (-100, -7, 0, 30, 90):
         for parts in ([0], [3, 17, 5], [31, 0]):

@@ -90,7 +90,7 @@ def test_state_beside_the_masters_takes_more() -> None:
 def test_a_batch_in_turns() -> None:
     """Check the energy of a batch without room in the buffer, which is taken in turns (parts).
 
-    It has the products of all its samples. Sums are kept and read again in between.
+    The energy is for the products of all samples. Sums are kept between the turns, and read again.
     """
     one, many = fitted().energy, fitted(batch=1200, samples=1400).energy
     assert many.operations == 75 * one.operations

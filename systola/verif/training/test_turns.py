@@ -353,7 +353,7 @@ def test_cores_and_turns(monkeypatch: pytest.MonkeyPatch, cores: int, adam: bool
 def test_no_room_for_one_block_of_samples() -> None:
     """Check the message for a network without room even for one block of samples.
 
-    It has the number of missing lines. Fewer samples in a batch would not help.
+    The message has the number of missing lines. Fewer samples in a batch would not help.
     """
     machine = replace(MACHINE, buffer_lines=256)
     model = Sequential([Input((13,)), Dense(900), Dense(2)])

@@ -54,7 +54,7 @@ def test_mnist(tmp_path: Path) -> None:
 def test_reviews(tmp_path: Path) -> None:
     """Check that the second tutorial runs, and stores all its weights.
 
-    They are 15,000 × 32 of words, 4 × (32 + 100 + 1) × 100 of cells, and 101.
+    These are 15,000 × 32 for words, 4 × (32 + 100 + 1) × 100 for cells, and 101 for the output.
     """
     out, err = output("tutorial_reviews.py", 8, tmp_path)
     assert err.startswith("The reviews are made up: there is no file ")

@@ -239,7 +239,7 @@ def test_random_calls(
         function: Any = getattr(model(), name) if name in METHODS else OTHERS[name]
         given, by_name = random_call(function, rng)
         if name == "fit" and len(given) > 3:
-            given[3] = 1  # many epochs would be right, but take long
+            given[3] = 1  # large numbers of epochs are legal, but take long
         elif name == "fit":
             by_name["epochs"] = 1
         if callable(by_name.get("print_fn")):

@@ -151,7 +151,7 @@ def _neighbours(context: Any, unit: Any, state: dict[str, Any], drawn: random.Ra
 
 
 def _reads_of_updates(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Read the bank of the accumulator row that is added to."""
+    """If an update adds to an accumulator row, read the row's bank."""
     update = unit.update
     adds = context.get(update.enable) and context.get(update.adds)
     context.set(update.reads, (1 << context.get(update.address) % 2) if adds else 0)
@@ -340,8 +340,9 @@ def _entries(context: Any, unit: Any, state: dict[str, Any], drawn: random.Rando
 
 
 def _lines_out(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Show a command of some lines, each a run, until it is popped; answer the bursts it has
-    written.
+    """Offer a command of some lines, in which each line is a run, until it is popped.
+
+    Each burst that was written gets an answer.
     """
     cycle = state["cycle"] = state.get("cycle", 0) + 1
     command, bus = unit.queue.command, unit.bus
@@ -373,7 +374,10 @@ _LEVELS = (
 
 
 def _vectors_apart(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Issue vectors for both turns of a step, in such a distance that their values come in turn."""
+    """Issue each vector for both cycles of a step.
+
+    Vectors are so far apart that their values come one after the other.
+    """
     cycle = state["cycle"] = state.get("cycle", -1) + 1
     context.set(unit.first_turn, cycle % 2 == 0)
     if cycle % 2:
@@ -410,7 +414,7 @@ def _look_ups_apart(context: Any, unit: Any, state: dict[str, Any], drawn: rando
 
 
 def _results_apart(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """End no vector while another one gives its second line, or has a result of the gates."""
+    """End a vector only while no other vector writes its second line, or ends in the gates."""
     cycle = state["cycle"] = state.get("cycle", -1) + 1
     taken = state.setdefault("taken", set())
     if context.get(unit.finishes):

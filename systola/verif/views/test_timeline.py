@@ -177,7 +177,7 @@ def test_the_model_beside_it(recorded, monkeypatch):
     for key, end in expected.items():
         assert abs(end - measured[key]) < 0.07 * cycles
         assert end > cycles  # the second run comes after the first on the time axis
-    # The limit allows the model's view for the instructions of one run, but not of two runs.
+    # The limit is large enough for the model's view of one run, but not of two runs.
     monkeypatch.setattr(trace_event, "DETAILED", len(measured) + 4)
     one, two = (with_model(TINY, n * [recorded], MemorySpeed(7))[0].model for n in (1, 2))
     assert one and not two

@@ -373,7 +373,7 @@ def draw(page: Any, points: list[tuple[float, float]]) -> None:
 @pytest.mark.thorough
 def test_draws_and_classifies_on_the_rtl(open_page: Callable[..., Any]) -> None:
     classify = make_classifier()
-    classify(examples()[0])  # builds the simulator, for which a page would not wait
+    classify(examples()[0])  # This call builds the simulator, as the page would not wait for it.
     with served(classify) as port:
         page = open_page(f"http://127.0.0.1:{port}/", width=1000)
         for digit in (0, 3, 8):

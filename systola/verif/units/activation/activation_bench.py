@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A test bench of the activation unit between models of its neighbours.
 
-They are the accumulators, the buffer, lists of older instructions, and the golden model.
+The neighbours are accumulators, buffer, and lists of older instructions. A golden model gives the
+expected results.
 """
 
 from __future__ import annotations
@@ -40,14 +41,15 @@ ANNOUNCED = 2
 OLDER = ("matrix_summing", "matrix_reading", "host_writing", "host_reading", "loading")
 """The lists of older instructions in other units, for which the activation unit waits."""
 AFRESH = 7
-"""Cycles from an instruction's last step to the first step of the next but one.
+"""Cycles that may pass from an instruction's last step to the first step of the next but one.
 
-They pass if the instruction between the two is short: its command must first make room.
+So many pass if the instruction between the two is short. The later command can enter the unit only
+when the command between has left its place.
 """
 
 
 class Unit(wiring.Component):
-    """An activation unit in which the end of its own instructions is wired as in the core."""
+    """An activation unit to which its own lists report ends of instructions, as in the core."""
 
     def __init__(self, *, config: Config):
         self._unit = ActivationUnit(config=config)
@@ -79,8 +81,8 @@ class Run:
     awaits: set[int]
     """The numbers of the list entries that the instruction's masks name."""
     writers: list[set[int]]
-    """The unit's own entries that write lines that the job reads, then entries that write its
-    operands.
+    """Two sets of the unit's own entries: those with lines that the job reads as source, and those
+    with lines that it reads as operands.
     """
     steps: list[list[int]] = field(default_factory=lambda: [[]])
     entries: list[int] = field(default_factory=list[int])
@@ -140,8 +142,8 @@ class Surroundings(Bench):
         """The runs of instructions with steps that are still to be done."""
         self.turns = config.columns_per_lane
         self.before = deque([_Before({}, None, None)] * self.turns)
-        """The states in the last cycles: a step takes `turns` cycles, and is reported in the next
-        cycle.
+        """The states of the lists in the last cycles: a step lasts for `turns` cycles, and is
+        reported in the cycle after its end.
         """
         self.turn = -1
         """Number of the last cycle within its step; -1 before the first cycle."""
@@ -326,7 +328,7 @@ class Surroundings(Bench):
     def _report(self) -> None:
         """Check the unit's reports of the step that ended in the last cycle, and the step's reads.
 
-        The step read in one of its cycles.
+        A step of several cycles reads in only one of them.
         """
         lists, row, line = self.before[0]
         told = self.gets(

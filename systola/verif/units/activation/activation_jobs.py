@@ -108,7 +108,7 @@ class Job(NamedTuple):
         return self.fields["buffer" if self.opcode == Opcode.ACTIVATE else "destination"]
 
     def reads(self) -> set[int]:
-        """Return the buffer lines that the instruction reads or might read, but not `operands`."""
+        """Return the buffer lines that the instruction may read, without lines in `operands`."""
         f, found = self.fields, set[int]()
         if self.opcode in (Opcode.DEPTHWISE, Opcode.POOL):
             size = self.blocks * self.window["height"] * self.window["pitch"]
@@ -361,7 +361,7 @@ class Jobs:
         }
 
     def scale(self) -> Fields:
-        """Return random scale settings; with most of them some bits of a sum are left."""
+        """Return random scale settings; most of them leave some bits of a sum."""
         random = self.random
         half = {}
         for operand in "ab":
@@ -426,7 +426,9 @@ class Jobs:
         f.setdefault("parameter", random.randrange(config.parameter_entries))
 
     def _gather(self, f: Fields) -> None:
-        """Let some copies, and sums of int8, take their sums from a table of int32."""
+        """Change some instructions with COPY, or ADD of int8, so that they look up int32 in a
+        table.
+        """
         random, config = self.random, self.config
         sums = f["operation"] == Operation.ADD and not f["wide_operands"]
         looks_up = f["operation"] == Operation.COPY or sums

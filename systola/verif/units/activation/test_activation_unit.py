@@ -98,7 +98,7 @@ async def started(dut, name, **rates):
 def left_out(cycles, turns):
     """Return the number of empty steps that follow a step, if at least `cycles` cycles must pass.
 
-    A step takes `turns` cycles, and so does each of two lines that are written.
+    A step takes `turns` cycles. A result of two lines takes `turns` cycles for each line.
     """
     return cycles and -(-(cycles + 1 + 2 * (turns - 1)) // turns) - 1
 
@@ -109,9 +109,10 @@ GATES_APART = {1: 31, 2: 31}
 Gate functions are SIGMOID, TANH and EXP. The keys are the number of cycles of a step.
 """
 GATES_TAKE_TURNS = {1: 3, 2: 2}
-"""A number of steps: beyond GATES_APART, multiples of it lie between vectors with gate functions.
+"""A number of steps: vectors with gate functions are GATES_APART and a multiple of it apart.
 
-The keys are the number of cycles of a step. The rule holds while an older vector is in the lanes.
+The keys are the number of cycles of a step. Any larger distance is allowed when the older vector
+has left the lanes.
 """
 GATES_ALONE = {1: 88, 2: 62}
 """Steps from the last vector with a gate function to a step of an instruction of another kind.
@@ -128,7 +129,10 @@ class Gates:
         self._issued, self._job = None, None
 
     def after(self, job, step, *, issues):
-        """Return the first step, from `step` on, that an instruction may make or issue in."""
+        """Return the first step, not before `step`, in which the gates let an instruction go on.
+
+        With `issues` the instruction issues a vector in this step.
+        """
         if self._job is None:
             return step
         turns, lines = self._turns, self._job.opcode in READERS
@@ -146,9 +150,9 @@ class Gates:
         return step
 
     def _is_alone(self, job):
-        """Return whether an instruction may not overlap with others in the gates.
+        """Return whether an instruction, in the gates, may not overlap with any other instruction.
 
-        It scales elements, or calculates 1/x.
+        This holds for an instruction that scales elements, or calculates 1/x.
         """
         return job.is_scaled or (
             job.fields["function"] == Function.EXP and job.fields["table"] >= RECIPROCAL
@@ -177,7 +181,7 @@ def spacing(job, ends, config):
         cycles = ADDEND_SPACING * (not late) if job.opcode in READERS else int(ends)
         return cycles, cycles
     if job.wide:
-        # Two lines are written. If as many are read meanwhile, no cycle need be lost.
+        # Two lines are written. If two lines are read meanwhile, no cycle need be lost.
         return int(job.opcode == Opcode.ACTIVATE), 1
     return 0, 0
 
@@ -215,7 +219,7 @@ def check_cycles(bench, runs):
     before, before_that, least, most = None, None, 0, 0
     turns = bench.turns
     gates = Gates(turns)
-    looked_up = None  # the last step of a vector with function TABLE
+    looked_up = None  # last step of a vector with function TABLE
     start = runs[0].steps[0][0]
     for run in runs:
         job = run.job
@@ -263,7 +267,7 @@ def check_cycles(bench, runs):
                 pauses = spacing(job, vector + 1 == len(run.steps), bench.config)
                 least, most = (left_out(cycles, turns) for cycles in pauses)
         lines = bench.written[run.first : run.first + len(job.writes())]
-        late = 3 * (turns - 1)  # a read may come in a later cycle of a step, a write does
+        late = 3 * (turns - 1)  # a read may come in any cycle of a step, a write comes in the last
         delay = LATENCY + late + (SUM_LATENCY if job.opcode in READERS else 0)
         if job.is_scaled:
             delay = LATENCY + late + SCALED_LATENCY
@@ -307,8 +311,8 @@ async def durations(dut):
     """Check how many cycles chosen instructions take from their first step to the last one."""
     bench, jobs = await started(dut, "durations")
     config = bench.config
-    # In lanes with shared columns a sum meets two elements. From the third vector on it takes both
-    # places of a vector, so the vector after the next comes eight steps later.
+    # If two columns share a lane, sums and scaled elements meet in the requantisers. So from the
+    # third vector on, two vectors take eight steps.
     in_turn = 3 * 8 + 2 if bench.turns > 1 else 7 * 2
     taps_pause = left_out(TAP_SPACING, bench.turns)
     narrow = {"rows": 7, "wide": 0, "function": Function.NONE}
@@ -327,7 +331,8 @@ async def durations(dut):
             )
             for operation, lines in operations.items()
         ),
-        # From the sixth vector on both elements and the sum of each take the requantisers in turn.
+        # From the sixth vector on, a vector takes four steps: its two elements and a sum of an
+        # older vector use the requantisers one after the other.
         *(
             (
                 scaled_by(

@@ -42,9 +42,10 @@ SPACING = {1: 31, 2: 31}
 The keys are the number of cycles of a step.
 """
 PLACES = {1: 3, 2: 2}
-"""A number of steps: beyond SPACING, multiples of it lie between two starts.
+"""A number of steps: two starts are SPACING and a multiple of this number apart.
 
-The keys are the number of cycles of a step. The rule holds while an older vector is in the lanes.
+The keys are the number of cycles of a step. Any larger distance is allowed when the older vector
+has left the lanes.
 """
 ALONE = {1: 88, 2: 62}
 """The number of steps from a start after which the vector is in the way of no other vector.
@@ -76,7 +77,7 @@ class Gates(wiring.Component):
     | `last_turn` | the last cycle of a step |
     | `results` | results of the vector |
 
-    If columns take `turns` in a lane, inputs stay for as many cycles, which are a step.
+    If `turns` columns share a lane, a step has `turns` cycles, for which the inputs stay unchanged.
     """
 
     def __init__(self, *, lanes, turns=1):
@@ -228,7 +229,7 @@ async def every_argument(dut):
 
 @cocotb.test
 async def pauses(dut):
-    """Check functions in any order, each as soon as possible, some places later, or alone."""
+    """Check functions in any order: each as soon as possible, some steps later, or alone."""
     bench = Vectors(dut)
     await bench.start()
     random = rng("gate_lane", "pauses")

@@ -229,7 +229,7 @@ async def scaled_elements(dut):
 async def borrowed_multiplier(dut):
     """Check that products for other users are right, and do not change the unit's own values.
 
-    They are made in cycles in which the unit has no products of its own.
+    Other users get products in cycles in which the unit has no products of its own.
     """
     bench = Bench(dut, unit())
     await bench.start()

@@ -58,9 +58,9 @@ def test_pauses() -> None:
 
 
 def test_long_pause_suffices() -> None:
-    """Check that no step meets one LONG_SPACING cycles before it, but for the longest cases.
+    """Check that LONG_SPACING is a sufficient pause before all but the longest cases.
 
-    GATHER_SPACING and `gate_pause` are for these.
+    The longest cases wait for GATHER_SPACING or for `gate_pause`.
     """
     longer = {
         (before, after)

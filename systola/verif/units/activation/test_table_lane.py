@@ -39,8 +39,8 @@ async def started(dut, memory):
 async def check(bench, noise, memory, steps):
     """Give the unit arguments, one a cycle, and check all results that they lead to.
 
-    A step has `argument`, `table` and whether it is for a byte, a curve, or gathers an int32; None
-    leaves a cycle out. `noise` gives random bits.
+    A step is an argument, the number of a table, and "byte", "curve" or "gathers" (an int32 is
+    looked up). A step of None is a cycle without an argument. `noise` gives random bits.
     """
     entries = np.frombuffer(memory, "<i2").tolist()
     plains, steps = {}, [*steps, *[None] * (NUMBER + 1)]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The test of the transposer with tiles of random bytes.
 
-It must show zeros in cycles in which no line is taken.
+The transposer must show zeros in cycles in which no line is taken.
 """
 
 import cocotb

@@ -52,7 +52,7 @@ class Element(NamedTuple):
     gathered: int = 0
     """The number that is looked up for the element in a table of int32."""
     bits: int | None = None
-    """The number of low bits of `x` that count; None for all bits."""
+    """The number of low bits of the element's value `x` that are checked; None for all bits."""
 
 
 def wrapped(value, bits=32):
@@ -264,8 +264,8 @@ async def check(dut, name, *, scaled):
             inputs["tap"] = elements[now].tap
         if numbers.paired:
             before = elements[now + 1].before if now + 1 < len(elements) else None
-            # Halves wait in the memory of the addends. For scaled elements they must be read in
-            # time, for products they may be read a cycle later.
+            # The low byte of an int16 waits in the memory of the addends. For scaled elements it
+            # must be read in time, for products it may be read a cycle later.
             late = not scaled and numbers.random.random() < 0.5
             places = {"write": now % 16, "read": (now - ADDEND + 1 - late) % 16}
             inputs |= {"pair": before is not None, "waits_at": places}
@@ -277,7 +277,8 @@ async def check(dut, name, *, scaled):
             bench.expect("sum", total, f"cycle {now}")
         if now > ADDEND and timeline[now - ADDEND - 1][2] is not None:
             addend = timeline[now - ADDEND - 1][2]
-        # This may already be the next addend, with its second byte in the cycle before.
+        # If another addend is due in the next cycle, the output may show it already. So the
+        # addend is not checked in this cycle.
         addends.append((addend, addend is not None and timeline[now - ADDEND][2] is None))
         expected, known = addends[-1 - late]
         if known:

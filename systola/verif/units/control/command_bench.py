@@ -39,7 +39,8 @@ SETTINGS = {"window": Opcode.SET_CONFIG_WINDOW, "scale": Opcode.SET_CONFIG_SCALE
 def opcodes_of(config: Config, queue: str) -> list[Opcode]:
     """Return the opcodes that go into a queue.
 
-    A MatrixMultiply with weights from the buffer, which is in two queues, counts for one only.
+    A MatrixMultiply with weights from the buffer is in two queues, but is counted for only one of
+    them.
     """
     known = instructions_of(links=config.links)
     return [entry.opcode for entry in known if entry.executor is UNITS[queue]]
@@ -106,7 +107,7 @@ class CommandBench(wiring.Component):
         begun, room, holds, follows = Signal(), Signal(), Signal(), Signal()
         head = self.given.payload.word[:HEAD_BITS]
         opcode = head[:OPCODE_BITS]
-        # Opcodes and flags are delayed from an instruction's last row to its verdict.
+        # Opcode and flags of an instruction are kept from its last row to its verdict.
         later = [head] + [Signal(HEAD_BITS, name=f"head_{i}") for i in range(1, LATENCY)]
         for before, after in pairwise(later):
             m.d.sync += after.eq(before)

@@ -35,7 +35,10 @@ LINKS = (Opcode.SEND, Opcode.RECEIVE, Opcode.REDUCE)
 
 
 class Writer:
-    """A writer of random words that break no rule as far as the window allows, often barely."""
+    """A writer of random words that break no rule, if the present window allows such words.
+
+    Often the numbers are just at a limit.
+    """
 
     def __init__(self, chance: random.Random, reader: Reader):
         self.random = chance
@@ -186,7 +189,7 @@ class Writer:
         return {"wide": wide, "accumulate": accumulate, "function": function, "table": table}
 
     def _divided(self, found: Fields, operation: int, wide_operands: int) -> Fields:
-        """Return the fields `found`, or now and then with QUOTIENT, if the operation allows it."""
+        """Return the fields `found`; if the operation allows it, they sometimes have QUOTIENT."""
         config = self.reader.config
         if config.training and operation == Operation.MULTIPLY and self._flag(True):
             return {**found, "function": Function.QUOTIENT}

@@ -92,7 +92,7 @@ def load_table(host: int, register: int) -> int:
 
 
 def effective(shown: data.Const) -> int:
-    """Return the word of an EffectiveInstruction, with its sums in place of the operands."""
+    """Return the word of an EffectiveInstruction, with sums in place of its indexed operands."""
     word = shown.word
     entry = KNOWN.get(word & 0xFF)
     for (operand, _), total in zip(indexed(entry) if entry else (), shown.sums, strict=False):

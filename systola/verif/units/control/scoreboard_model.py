@@ -173,11 +173,13 @@ class Model(Bench):
         self.idle = None
         """The expected value of output `idle`; None if it has no meaning."""
         self.todo = {name: [] for name in SCANS}
-        """The lists with which the next instruction is still to be compared, in their order, by
-        scan.
+        """For each scan, the lists that are still to be compared with the next instruction, in
+        their order.
         """
         self.places = dict.fromkeys(SCANS)
-        """By scan, the number of the next entry of the list being compared; None for the oldest."""
+        """For each scan, the number of the next entry of the list being compared; None for the
+        oldest.
+        """
         self.found = {}
 
     def fits(self, new: Instruction) -> bool:
@@ -363,7 +365,7 @@ class Model(Bench):
     def check_mask(self, what: str, mask: Any, entries: Entries, found: list[Entry]) -> None:
         """Check that a mask names the last of the entries in `found` that is still in the list.
 
-        Entries of its run that have left do not matter.
+        Entries of the mask's run (entries with rising addresses) that have left do not matter.
         """
         there = [entry for entry in entries if entry in found]
         older = ", ".join(described(entry.instruction) for entry in found) or "nothing"

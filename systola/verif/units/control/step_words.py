@@ -163,8 +163,8 @@ class Shown:
     def _flags(self, opcode: Opcode) -> tuple[Part, ...]:
         """Return the flags of a command.
 
-        With random numbers the command has another rounding than the field names. A quotient or a
-        table of int32 has no function in its command.
+        Flags are skipped if the command may differ from the fields. These are the rounding, with
+        random numbers, and the function, with a quotient or a table of int32.
         """
         skipped = {"activate.rounding": 1} if self._is("activate.stochastic") else {}
         if self._gathers() or self._is("activate.quotient"):

@@ -153,8 +153,8 @@ def check(text, instruction, raw):
 def offered(instruction):
     """Return the bits of the decoder's input for an instruction.
 
-    The operands with an index register are not in the word, and a sum has more bits than its
-    operand.
+    Operands that can have an index register are not in the word. They come as sums with the
+    register, which have more bits than the operands.
     """
     bits = instruction["word"]
     sums = []

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The test of waits between link instructions and instructions of other units.
 
-Rows of one part of the links wait for older instructions of the others.
+Sends and receives have lists of their own. A row of one list waits for older instructions of the
+other lists.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ SPACE = 12
 
 
 class Rig(wiring.Component):
-    """A unit for tests with three lists of link instructions, the interlock of one of them, and the
-    gate.
+    """A unit for tests with three lists of link instructions, and with both units that watch them.
 
-    `first` is a sender's list.
+    These are the interlock of list `own`, and the gate for instructions of other units. `first` is
+    a sender's list.
     """
 
     def __init__(self, *, depth: int):
@@ -158,7 +159,10 @@ class Model:
 @cocotb.test
 @cocotb.parametrize(pace=[0.1, 0.5, 1.0])
 async def rows_wait_for_older_ones(dut, pace):
-    """Check that no row passes before older instructions have left it; all pass in order."""
+    """Check that no row passes the interlock while an older instruction still uses it.
+
+    All rows pass in order.
+    """
     random = rng("link_interlock", pace)
     depth = DEPTHS[chosen_variant()]
     bench = Bench(dut, Rig(depth=depth))

@@ -45,7 +45,7 @@ PACES = [(0, 1, 1, 1), (6, 1, 1, 1), (0, 0.4, 0.5, 0.5), (3, 1, 1, 0.2), (2, 0.3
 AFTER_JUMP = 3
 """Cycles from an End_Loop that jumps back to the first instruction of its body.
 
-From the instruction before the End_Loop the jump takes longer, as it enters an empty stage.
+Before that, the End_Loop waits until the first stage of the scalar unit is empty.
 """
 MOST = 2000
 """The largest number of instructions that one random program executes."""

@@ -209,7 +209,7 @@ async def counts(dut):
 async def wild_words(dut, rate):
     """Check random words, legal or not, with fetch errors between them.
 
-    Their numbers follow the jumps of a program.
+    The numbers of the words follow the jumps of the program that the words make up.
     """
     bench = Scalar(dut, rng("scalar wild", rate), rate)
     await bench.start()

@@ -89,9 +89,9 @@ class Registers:
         self._known = {entry.opcode: entry for entry in instructions_of(links=links)}
 
     def taken(self, bits, error):
-        """Return a word from which the registers make the operands of `bits`, and their sums.
+        """Return a word with operands that become the operands of `bits` if registers are added.
 
-        A Set_Register is carried out.
+        The second result is the list of these sums. A Set_Register changes the model's registers.
         """
         entry = self._known.get(bits & 0xFF)
         sums = []

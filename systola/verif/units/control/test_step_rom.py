@@ -191,7 +191,7 @@ def test_checks(entry):
     expected = [cause for cause in entry.checks if cause not in absent]
     found = [row.fault for row in ROM.program(entry.opcode) if row.fault]
     assert list(dict.fromkeys(f for f in found if f is not Fault.ILLEGAL_FIELD)) == expected
-    # The first row of a Set_Register checks its minimum by its limit.
+    # A Set_Register has a minimum, too, but its first row checks the minimum as a limit.
     minima = {
         entry.offset(field.name)
         for field in entry.fields

@@ -17,7 +17,7 @@ from systola.verif.units.link.link_bench import FULL, OTHER, PACES, PARTS, LinkU
 from systola.verif.units.unit import chosen_variant, rng, run_unit, small_config, variants
 
 CONFIGS = {
-    # Each name has the number of beats of a line and of a row of sums.
+    # Each name has two numbers: the beats of a line, and the beats of a row of sums.
     "1 and 4": small_config(links=True),
     "1 and 3": small_config(rows=5, cols=6, columns_per_stage=3, host_bus_bytes=8, links=True),
     "4 and 2": small_config(rows=16, cols=2, columns_per_stage=2, links=True),
@@ -118,7 +118,8 @@ async def full_rate(dut):
     count = 8
     for core in pod.cores:
         for side in SIDES:
-            # Rows of one beat share a port of the memory.
+            # If a row has one beat, both sides would share a port of the memory, so only one side
+            # is used.
             if config.link_row_beats == 1 and side == "right":
                 continue
             for _ in range(count):

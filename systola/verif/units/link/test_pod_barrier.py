@@ -95,7 +95,7 @@ async def barriers(dut, name, arrives, latency, count):
 async def nobody_is_early(dut, arrives, latency):
     """Check that no core passes early if cores arrive at any time.
 
-    Some are at the next barrier while others are at the first.
+    Some cores are at the next barrier while others are at the first.
     """
     await barriers(dut, f"early {arrives} {latency}", arrives, latency, 40)
 

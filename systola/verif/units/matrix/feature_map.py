@@ -51,7 +51,7 @@ class Vector:
     For packed channels, it is None also if the vector before ended in the same line.
     """
     missing: int | None
-    """The line that must be read before `line`, because no other vector reads it, or None.
+    """The line that must be read before `line`, because no other vector reads this line, or None.
 
     Only packed channels need it.
     """

@@ -212,9 +212,9 @@ class Machine(Bench):
 
         Up to `arrive` rows of weights come into the FIFO. Each of the older instructions that block
         the unit advances with the chance `advance`. `now` counts the cycles in which the issue is
-        not held. It must be held if a tile was swapped in before its last row came, and its next
-        row is missing. An issue is visible one cycle later. `array_now` counts the cycles in which
-        the array is not held. The array lags by ARRAY_LAG cycles.
+        not held. The issue must be held if a tile was swapped in before its last row came, and the
+        tile's next row is missing. An issue is visible one cycle later. `array_now` counts the
+        cycles in which the array is not held. The array lags by ARRAY_LAG cycles.
         """
         oldest = self.fifo[0] if self.fifo else np.zeros(self.config.cols, int)
         weights, self.oldest = self.oldest, oldest

@@ -41,7 +41,7 @@ async def products(dut, gap, holds):
     """Check the sums of a vector in every cycle, while tiles are loaded and swapped in.
 
     Tiles follow each other as soon as possible, or up to `gap` cycles later. Up to `holds` cycles
-    of `hold` come between any two cycles, and continue the loading of the cycle before them. With
+    of `hold` come between any two cycles. A row of weights is then loaded during the hold. With
     16-bit modes some vectors and some tiles are low bytes.
     """
     config = CONFIGS[chosen_variant()]

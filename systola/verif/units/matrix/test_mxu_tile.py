@@ -60,7 +60,7 @@ async def products(dut, gap, holds):
 
     Tiles follow each other as soon as possible, or up to `gap` cycles later. With `wide` some
     vectors and some tiles are low bytes. Up to `holds` cycles of `hold` come between any two
-    cycles, and continue the loading of the cycle before them.
+    cycles. Rows of weights are then loaded during the hold.
     """
     rows, cols, stage, wide = SIZES[chosen_variant().split(":")[0]]
     stages = -(-cols // stage)

@@ -102,7 +102,8 @@ class Feeder(Bench):
         self.primed = False
         self.in_buffer = deque([None] * BUFFER_LATENCY)
         self.on_the_way = deque([None] * (FEED_LATENCY - BUFFER_LATENCY))
-        # A hold is known a cycle before it stops an issue, as `go` is.
+        # A hold stops `go` at once. It reaches the feeder later, together with the lines of the
+        # issue after `go`.
         self.holds = deque([False] * (1 + BUFFER_LATENCY))
         self.arriving = deque([0] * BUFFER_LATENCY)
         self.made = 0
@@ -218,7 +219,7 @@ async def windows(dut, packed, go, hold):
 async def lines_of_a_matrix(dut):
     """Check that in a command without bounds each vector is the line of its position.
 
-    Its row and column do not matter.
+    The row and the column of the position do not matter.
     """
     bench = Feeder(dut, "matrix")
     await bench.start()

@@ -214,7 +214,7 @@ def check_counts(variant, config):
             if operand == "k_tiles" and opcode == Opcode.MATRIX_MULTIPLY:
                 most = min(most, config.buffer_lines)
             elif operand not in ("k_tiles", "kernel_width", "kernel_height"):
-                most = min(most, memory)  # limited by the memory that takes the results
+                most = min(most, memory)  # the memory that takes the results limits the count
             assert most < 1 << bits[level], (opcode, operand)
 
 

@@ -333,7 +333,7 @@ async def full_rate(dut):
     await bench.finish()
     words = sum(beats for _, beats, _ in bench.memory.reads[count:])
     assert words == CORES * 32 * -(-32 // bench.width)
-    # 50 cycles are the latency in both directions, and the last beats
+    # 50 cycles are enough for the latency in both directions, and for the last beats
     assert bench.now <= max(words, 32 * 8) + 50
 
 
@@ -356,7 +356,7 @@ async def weights_are_read_once(dut):
         bench.reads("weight_read", core, bursts).pace_of_beats = pace
     await bench.finish()
     assert bursts_read() == 30
-    # Core 0 is away: two others wait for PATIENCE cycles, and never again.
+    # Core 0 is away. The two other cores wait for it once, for PATIENCE cycles, and not again.
     bench.memory.reads.clear()
     bench.now = 0
     for core in (1, 2):

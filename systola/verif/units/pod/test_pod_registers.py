@@ -38,7 +38,8 @@ class Rig(wiring.Component):
     """A unit for tests that has the page router of a pod, the pod's registers and control, and a
     core.
 
-    Registers of another pod stand in for the core's registers. Its ports have the cores' signals.
+    Registers of another pod stand in for the core's registers. The unit has the cores' signals as
+    ports.
     """
 
     def __init__(self) -> None:

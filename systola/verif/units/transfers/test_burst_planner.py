@@ -101,7 +101,7 @@ def expected(transfers):
 async def one_burst_a_cycle(dut):
     """Check that at full rate each cycle has its burst.
 
-    Only the first burst of a transfer may take a cycle more, after a run of one burst.
+    Only the first burst of a transfer may come one cycle later.
     """
     transfers = random_transfers("rate")[0]
     bench = Planner(dut, transfers)

@@ -147,7 +147,7 @@ class Reader(Bench):
     async def step(self, blocked=False):
         """Run one cycle of the unit's neighbours, and record the unit's outputs.
 
-        A transfer that was not blocked in one cycle stays so.
+        A transfer that was once not `blocked` is not blocked again.
         """
         ask, answer, write = (self.random.random() < rate for rate in self.rates)
         if self.transfers and not self.begun and not blocked:
@@ -298,7 +298,7 @@ async def parameters_and_tables_at_full_rate(dut):
 async def tails_of_rows(dut):
     """Check that alternate copies shorten the last line of each row.
 
-    They also follow copies that are shortened in another way, and parameters.
+    There are alternate copies at the start, after other copies, and after a load of parameters.
     """
     bench = Reader(dut, "tails")
     await bench.start()
