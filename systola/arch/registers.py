@@ -48,7 +48,10 @@ class Register(IntEnum):
 
 @dataclass(frozen=True)
 class RegisterText:
-    """Access ('RO', 'RW', 'RWL', 'WO', 'W1C') and meaning of one register."""
+    """The access ('RO', 'RW', 'RWL', 'WO' or 'W1C') and the meaning of one register.
+
+    A register with RWL ignores writes while a program runs, so that its windows do not change.
+    """
 
     access: str
     doc: str
@@ -104,11 +107,6 @@ REGISTER_TEXT: dict[Register, RegisterText] = {
         f"since START, from 0, is pair i modulo {TRACE_DEPTH}",
     ),
 }
-
-LOCKED_WHILE_BUSY = frozenset(
-    register for register, text in REGISTER_TEXT.items() if text.access == "RWL"
-)
-"""Registers that ignore writes while a program runs, so that its windows do not change."""
 
 REGISTER_SPACE_BITS = 12
 POD_IDENTITY = 0x5450_4F44

@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host's AXI4-Lite registers; arch/registers.py has offsets and bits."""
 
-from collections.abc import Mapping
-
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, ValueLike
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
 from systola.arch.config import HOST_PAGE_BYTES, Config
 from systola.arch.registers import (
     BUS_TIMEOUT_BITS,
     IDENTITY,
-    LOCKED_WHILE_BUSY,
     PROGRAM_ALIGNMENT,
     REGISTER_SPACE_BITS,
+    REGISTER_TEXT,
     TRACE_DEPTH,
     VERSION,
     Control,
@@ -25,12 +23,14 @@ from systola.arch.registers import (
     Status,
 )
 from systola.hdl.commands import HOST_OFFSET_BITS, TAG_BITS
+from systola.hdl.host.register_bank import RegisterBank, name_of
 from systola.hdl.memories.sram import Sram
-from systola.hdl.parts.ored import ored
 from systola.hdl.ports import FaultReport, ProgramStatusSignature, WindowsSignature
-from systola.hdl.transfers.axi import LiteSignature, takes_write
+from systola.hdl.transfers.axi import LiteSignature
 
 PAGE_BITS = exact_log2(HOST_PAGE_BYTES)
+_MEMORIES = (Register.COUNTERS, Register.TRACE)
+"""Offsets of memories, with words that are read one cycle later than registers."""
 
 
 class ControlRegisters(wiring.Component):
@@ -61,10 +61,8 @@ class ControlRegisters(wiring.Component):
                          cycle |
     | `counted`        | this word, a cycle later |
 
-    One write and one read run at a time. A write is taken in the cycle after address and data are
-    both there. A read is answered in the third cycle after its address. Unknown addresses read as
-    0. A write is swallowed if its address is unknown or if it is less than a whole word. While a
-    program runs, writes of LOCKED_WHILE_BUSY registers are swallowed, too.
+    RegisterBank has the timing of the accesses. While a program runs, writes of registers
+    with the access RWL are swallowed.
 
     The trace keeps its contents when a program begins: only the count of tags starts anew.
     """
@@ -96,21 +94,11 @@ class ControlRegisters(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        bus, config = self.bus, self._config
-
-        write = takes_write(m, bus)
-
-        machine_busy = Signal()
-        m.d.comb += machine_busy.eq((self.status & Status.BUSY).any())
-
-        def is_written(register: Register) -> Value:
-            # Address and strobes stay as they are offered, so they are compared one cycle earlier.
-            chosen = Signal(name=f"write_{register.name.lower()}")
-            written = Signal(name=f"written_{register.name.lower()}")
-            meant = (bus.awaddr[2:] == register >> 2) & bus.wstrb.all()
-            m.d.sync += chosen.eq(meant & ~machine_busy if register in LOCKED_WHILE_BUSY else meant)
-            m.d.comb += written.eq(write & chosen)
-            return written
+        config = self._config
+        texts = {each: text for each, text in REGISTER_TEXT.items() if each not in _MEMORIES}
+        m.submodules.bank = bank = RegisterBank(registers=texts)
+        connect(m, flipped(self.bus), bank.bus)
+        m.d.comb += bank.locked.eq((self.status & Status.BUSY).any())
 
         # Read-write registers: the offset, the signal with the value, the lowest bit of the value
         # in the word.
@@ -131,9 +119,10 @@ class ControlRegisters(wiring.Component):
             (Register.WEIGHT_TILES, self.windows.weight_tiles, 0),
             (Register.BUS_TIMEOUT, self.bus_timeout, 0),
         ]
+        new_word, written = self.bus.wdata, bank.written
         for register, field, lowest in fields:
-            with m.If(is_written(register)):
-                m.d.sync += field.eq(bus.wdata[lowest:])
+            with m.If(written[name_of(register)]):
+                m.d.sync += field.eq(new_word[lowest:])
         m.d.comb += [
             self.windows.program.eq(program_place << exact_log2(PROGRAM_ALIGNMENT)),
             self.windows.host_base.eq(host_page << PAGE_BITS),
@@ -141,9 +130,9 @@ class ControlRegisters(wiring.Component):
             self.windows.weight_base.eq(weight_page << PAGE_BITS),
         ]
 
-        controls = is_written(Register.CONTROL)
+        controls = written.control
         starts, resets, resumes = (
-            (bus.wdata & bit).any() for bit in (Control.START, Control.SOFT_RESET, Control.RESUME)
+            (new_word & bit).any() for bit in (Control.START, Control.SOFT_RESET, Control.RESUME)
         )
         m.d.comb += [
             self.start.eq(controls & starts & ~resets),
@@ -157,7 +146,7 @@ class ControlRegisters(wiring.Component):
             self.faulted, int(Interrupt.FAULT), 0
         )
         raised = ended | Mux(self.program_status.interrupt, int(Interrupt.PROGRAM), 0)
-        cleared = Mux(is_written(Register.IRQ_STATUS), bus.wdata, 0)
+        cleared = Mux(written.irq_status, new_word, 0)
         interrupts_shown = Signal(len(Interrupt))
         m.d.comb += interrupts_shown.eq(interrupts_pending | ended)
         m.d.sync += interrupts_pending.eq((interrupts_pending & ~cleared) | raised)
@@ -194,57 +183,35 @@ class ControlRegisters(wiring.Component):
         }
         values |= {register: field << lowest for register, field, lowest in fields}
 
-        self._answer(m, values, trace)
+        m.d.comb += [bank.values[name_of(each)].eq(value) for each, value in values.items()]
+        self._read_memories(m, bank, trace)
         return m
 
-    def _answer(self, m: Module, values: Mapping[Register, ValueLike], trace: Sram) -> None:
-        """Answer reads of the registers, the trace and the counters."""
-        bus = self.bus
-        # A read first selects a register, and then its value. The memories of the trace and of the
-        # counters lie at multiples of their sizes. Their words come one cycle later.
-        read_asked = Signal()
-        read_gathered = Signal()
-        read_taken = Signal()
+    def _read_memories(self, m: Module, bank: RegisterBank, trace: Sram) -> None:
+        """Read a word of the trace or of the counters, which comes one cycle after a register."""
+        address = self.bus.araddr
         from_trace = Signal(reset_less=True)
         second_word = Signal(reset_less=True)
-        read_answer = Signal(32, reset_less=True)
-        trace_size = exact_log2(8 * TRACE_DEPTH)
-        m.d.comb += [
-            bus.arready.eq(~read_asked & ~read_gathered & ~bus.rvalid),
-            read_taken.eq(bus.arvalid & bus.arready),
-            trace.read_enable.eq(read_taken),
-            trace.read_address.eq(bus.araddr[3:]),
-            bus.rdata.eq(read_answer),
-        ]
-        m.d.sync += [read_asked.eq(read_taken), read_gathered.eq(read_asked)]
-        counter_word = Signal.like(self.counter)
         of_counter = Signal(reset_less=True)
-        m.d.comb += self.counter.eq(counter_word)
-        with m.If(read_taken):
+        counter_word = Signal.like(self.counter)
+        trace_size = exact_log2(8 * TRACE_DEPTH)
+        counters_size = 2 + len(counter_word)
+        with m.If(bank.taken):
             m.d.sync += [
-                from_trace.eq(bus.araddr[trace_size:] == Register.TRACE >> trace_size),
-                second_word.eq(bus.araddr[2]),
-                counter_word.eq(bus.araddr[2:]),
-                of_counter.eq(
-                    bus.araddr[2 + len(counter_word) :]
-                    == Register.COUNTERS >> 2 + len(counter_word)
-                ),
+                from_trace.eq(address[trace_size:] == Register.TRACE >> trace_size),
+                second_word.eq(address[2]),
+                counter_word.eq(address[2:]),
+                of_counter.eq(address[counters_size:] == Register.COUNTERS >> counters_size),
             ]
-        found: list[Value] = []
-        for offset, value in values.items():
-            chosen = Signal(name=f"chosen_{offset:x}", reset_less=True)
-            m.d.sync += chosen.eq(bus.araddr[2:] == offset >> 2)
-            found.append(Mux(chosen, value, 0))
-        with m.If(read_asked):
-            m.d.sync += read_answer.eq(ored(found))
-        with m.If(read_gathered):
-            m.d.sync += bus.rvalid.eq(1)
-            with m.If(from_trace):
-                m.d.sync += read_answer.eq(trace.read_data.word_select(second_word, 32))
-            with m.Elif(of_counter):
-                m.d.sync += read_answer.eq(self.counted)
-        with m.Elif(bus.rready):
-            m.d.sync += bus.rvalid.eq(0)
+        m.d.comb += [
+            trace.read_enable.eq(bank.taken),
+            trace.read_address.eq(address[3:]),
+            self.counter.eq(counter_word),
+            bank.replace.eq(from_trace | of_counter),
+            bank.word.eq(
+                Mux(from_trace, trace.read_data.word_select(second_word, 32), self.counted)
+            ),
+        ]
 
     def _trace(self, m: Module) -> tuple[Sram, Signal]:
         """Record the tags of the trace; return their memory, and their count in this program."""

@@ -3,12 +3,13 @@
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import bits_for, ceil_log2
 
 from systola.arch.isa import Fault
 from systola.arch.registers import (
     POD_IDENTITY,
+    POD_REGISTER_TEXT,
     REGISTER_SPACE_BITS,
     VERSION,
     Control,
@@ -16,8 +17,8 @@ from systola.arch.registers import (
     PodRegister,
     Status,
 )
-from systola.hdl.parts.ored import ored
-from systola.hdl.transfers.axi import LiteSignature, takes_write
+from systola.hdl.host.register_bank import RegisterBank, name_of
+from systola.hdl.transfers.axi import LiteSignature
 
 CAUSE_BITS = 8
 """Bits of the cause in FIRST_FAULT; the core has the bits above."""
@@ -41,10 +42,8 @@ class PodRegisters(wiring.Component):
     | `forget`     | clears both bits |
     | `cores_irq`  | the interrupt of a core is high |
 
-    One write and one read run at a time. Each is answered in the second cycle after it is offered.
-    Unknown addresses read as 0. A write is swallowed if its address is unknown or if it is less
-    than a whole word. `start`, `soft_reset` and `resume` are high in the cycle in which their write
-    is taken.
+    RegisterBank has the timing of the accesses. `start`, `soft_reset` and `resume` are high in the
+    cycle in which their write is taken.
     """
 
     def __init__(self, *, cores: int):
@@ -68,20 +67,18 @@ class PodRegisters(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        bus = self.bus
-        write = takes_write(m, bus)
+        m.submodules.bank = bank = RegisterBank(registers=POD_REGISTER_TEXT)
+        connect(m, flipped(self.bus), bank.bus)
+        new_word, written = self.bus.wdata, bank.written
 
-        def is_written(register: PodRegister) -> Value:
-            return write & (bus.awaddr[2:] == register >> 2) & bus.wstrb.all()
-
-        controls = is_written(PodRegister.CONTROL)
+        controls = written.control
         starts, resets, resumes = (
-            (bus.wdata & bit).any() for bit in (Control.START, Control.SOFT_RESET, Control.RESUME)
+            (new_word & bit).any() for bit in (Control.START, Control.SOFT_RESET, Control.RESUME)
         )
         enable, pending = Signal(len(PodInterrupt)), Signal(2)
         shown = Cat(pending, self.cores_irq)
         raised = Cat(self.finished, self.faulted)
-        cleared = Mux(is_written(PodRegister.IRQ_STATUS), bus.wdata[: len(pending)], 0)
+        cleared = Mux(written.irq_status, new_word[: len(pending)], 0)
         m.d.comb += [
             self.start.eq(controls & starts & ~resets),
             self.soft_reset.eq(controls & resets),
@@ -89,8 +86,8 @@ class PodRegisters(wiring.Component):
             self.irq.eq((shown & enable).any()),
         ]
         m.d.sync += pending.eq(Mux(self.forget, 0, (pending & ~cleared) | raised))
-        with m.If(is_written(PodRegister.IRQ_ENABLE)):
-            m.d.sync += enable.eq(bus.wdata)
+        with m.If(written.irq_enable):
+            m.d.sync += enable.eq(new_word)
 
         values: dict[PodRegister, Value] = {
             PodRegister.ID: Const(POD_IDENTITY, 32),
@@ -101,17 +98,5 @@ class PodRegisters(wiring.Component):
             PodRegister.CORES: Const(self._cores, 32),
             PodRegister.FIRST_FAULT: self.cause | (self.first << CAUSE_BITS),
         }
-        m.d.comb += bus.arready.eq(~bus.rvalid)
-        with m.If(bus.rready):
-            m.d.sync += bus.rvalid.eq(0)
-        with m.If(bus.arvalid & bus.arready):
-            m.d.sync += [
-                bus.rvalid.eq(1),
-                bus.rdata.eq(
-                    ored(
-                        Mux(bus.araddr[2:] == register >> 2, value, 0)
-                        for register, value in values.items()
-                    )
-                ),
-            ]
+        m.d.comb += [bank.values[name_of(each)].eq(value) for each, value in values.items()]
         return m

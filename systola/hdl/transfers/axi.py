@@ -4,7 +4,7 @@
 AMBA AXI and ACE Protocol Specification, ARM IHI 0022. All bursts are INCR and full width.
 """
 
-from amaranth.hdl import Module, Signal, Value
+from amaranth.hdl import Value
 from amaranth.lib import enum, wiring
 from amaranth.lib.enum import EnumView
 from amaranth.lib.wiring import In, Out
@@ -148,19 +148,3 @@ class LiteSignature(wiring.Signature):
                 "rready": Out(1),
             }
         )
-
-
-def takes_write(m: Module, bus: wiring.PureInterface) -> Signal:
-    """Return a strobe that takes the writes of an AXI4-Lite slave one at a time.
-
-    A write is taken in one cycle, once its address and its data are both there. Until then both
-    stay as they are offered. The strobe is high in the cycle in which the write has its effect.
-    """
-    write = Signal()
-    m.d.sync += write.eq(bus.awvalid & bus.wvalid & ~bus.bvalid & ~write)
-    m.d.comb += [bus.awready.eq(write), bus.wready.eq(write)]
-    with m.If(bus.bready):
-        m.d.sync += bus.bvalid.eq(0)
-    with m.If(write):
-        m.d.sync += bus.bvalid.eq(1)
-    return write
