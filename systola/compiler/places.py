@@ -63,11 +63,12 @@ def columns_along(shape: Sequence[int], axis: int) -> Columns:
 def first_places(
     operator: str, source: Value, result: Value, dtype: str, *, smallest: bool
 ) -> list[Item] | None:
-    """Return the operations for the first place of the largest code in each column.
+    """Return the operations for ArgMax along the columns of a map; for ArgMin with `smallest`.
 
-    `source` is a map of 1 x columns x places x channels. `result` has whole numbers of type
-    `dtype`, columns x channels of them. With `smallest`, the place is of the smallest code. Returns
-    None for more than MOST_PLACES places, and if the machine cannot repeat the pixels.
+    `source` is a map of 1 x columns x places x channels. `result` has columns x channels whole
+    numbers of type `dtype`. If several codes are the largest, the first place counts. Returns None
+    for more than MOST_PLACES places, and if the machine cannot copy the largest codes to all
+    places.
     """
     _, columns, places, channels = source.shape
     if places > MOST_PLACES:

@@ -51,8 +51,10 @@ class Window:
         return self.out_height * self.out_width
 
     def sizes(self, config: Config) -> dict[str, int]:
-        """Return the sizes of a machine and of this window by their names in the extents of
-        instructions, which `arch.isa.fields.SIZES` explains."""
+        """Return sizes of a machine and of this window, by the names in `arch.isa.fields.SIZES`.
+
+        The formulas for the extents of memory accesses use these names.
+        """
         return {
             "R": config.rows,
             "C": config.cols,

@@ -76,7 +76,7 @@ def _free(name: str, taken: Container[str]) -> str:
 
 
 def _port_names(module: str) -> dict[str, str]:
-    """Return the new name of each port of a module, for ports with a name not in the source."""
+    """Return the new name of each port of a module that has a `$` in its old name."""
     wires = _WIRE.findall(module)
     widths = {wire: int(width) for width, _, wire in wires}
     ports = [wire for _, way, wire in wires if way and "$" in wire]

@@ -72,7 +72,7 @@ class RunResult:
     memory: MemorySpeed | None
     """Speed of the memories that the estimate assumes."""
     totals: tuple[Totals, ...]
-    """Sums for each of the model's programs that was run."""
+    """Totals over all runs of a program, for each of the model's programs that was run."""
     recorded: tuple[tuple[Program, Result], ...] = ()
     """The programs with their results, in the order in which they ran, on a machine that records.
     """

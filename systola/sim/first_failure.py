@@ -13,7 +13,7 @@ MOST_TEXT = 1000
 _ADDRESS = re.compile(r"^ *\+ +where .* object at 0x[0-9a-f]+>.*\n?", re.MULTILINE)
 """Lines of an assertion's message that name nothing but the object of a method."""
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (?!expect$)', re.MULTILINE)
-"""A line of a traceback, except for the function that compares on behalf of a test."""
+"""A line of a traceback; lines of `expect`, which compares values for tests, are left out."""
 
 
 @dataclass(frozen=True)

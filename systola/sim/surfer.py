@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command file for Surfer beside a waveform: `surfer --command-file w.sucl w.fst`.
 
-Commands and their effects are those in version 0.7, `libsurfer/src/command_parser.rs`. Names for
-values are files of mappings. Surfer looks for them in `.surfer/mappings` of the folder in which it
-is started.
+Commands and their effects are those in version 0.7, `libsurfer/src/command_parser.rs`. Files of
+mappings give names to the values of signals. Surfer looks for these files in `.surfer/mappings` of
+the folder in which it is started.
 """
 
 from __future__ import annotations

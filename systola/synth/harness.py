@@ -71,7 +71,7 @@ def harness(verilog: str, module: str) -> str:
     ]
     name, width, level = "out", width_out, 0
     while True:
-        # There is at least one exclusive or, so that each output ends at a register.
+        # Even a single output bit passes one fold, so that it ends at a register.
         parts = -(-width // _FOLDED)
         lines.append(f"  reg [{parts - 1}:0] fold_{level};")
         for part in range(parts):

@@ -251,7 +251,7 @@ class Walk:
         self._states: dict[_State, int] = {}
         """Number of each state that the walk was in."""
         self._known: dict[_Place, _Segment] = {}
-        """Segment that follows each place to which the walk has come."""
+        """Segments that the walk has been through, by the place at which each begins."""
         self._open: tuple[_Place, float, int, Mark] | None = None
         """Start of the present segment: its place and its cycle, the number of notes at that time,
         and a mark in the record. None if there is no segment at present."""
@@ -440,9 +440,9 @@ class Walk:
     def _coming_reads(self, pc: int, results: tuple[int, int]) -> Iterator[ComingReads]:
         """Yield the reads of each MatrixMultiply or Convolve from `pc` on.
 
-        The present instruction belongs to the activation unit and writes the lines `results`. Its
-        issue decides the cycles of all reads up to the first line that a later instruction of the
-        activation unit must write. The reads end at this line.
+        The present instruction belongs to the activation unit and writes the lines `results`. The
+        reads end before the first line that waits for a later instruction of the activation unit.
+        The issue of the present instruction decides the cycles of all these reads.
         """
         window, registers = self._window, list(self._registers)
         writers = self._activation.writers.following(self._issued, results)

@@ -163,12 +163,13 @@ class Fetch:
     def state(self, now: float) -> FetchState:
         """Return the state with times relative to cycle `now`, the cycle of the last issue."""
         free = max(self._free, self._first_free)
+        # Units before `first` have left the ring.
         first = self._requested - self._depth
         self._arrived = {unit: time for unit, time in self._arrived.items() if unit >= first}
         return (
             (self._requested, self._kept),
             tuple((unit, time - now) for unit, time in self._requests),
-            # The ring has dropped earlier units. No unit is taken before the fetch is free.
+            # No unit is taken before cycle `free`, so all earlier arrivals are alike.
             tuple((unit, max(time, free) - now) for unit, time in self._arrived.items()),
             (
                 max(self._asked, free - FORGOTTEN) - now,

@@ -162,7 +162,7 @@ class Record:
         return Part(tuple(tags), untagged.copy(), self._totals - mark.totals, work)
 
     def add(self, part: Part, begun: float) -> None:
-        """Record the work in `part` once more, from cycle `begun` on."""
+        """Record the events of an earlier part of the walk again, now from cycle `begun` on."""
         for number, end, moved in part.tags:
             self._untagged += moved
             self.tag(number, begun + end)

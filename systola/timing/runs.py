@@ -89,9 +89,9 @@ class WriterList:
         return [entry for entry in self._entries if entry.end > time]
 
     def following(self, time: float, results: tuple[int, int]) -> list[Entry]:
-        """Return the pending entries and then an entry of an instruction that has not ended.
+        """Return the entries pending in cycle `time`, then an entry for a new instruction.
 
-        `results` has the first line that this instruction writes, and the number of its lines.
+        `results` has the first line that the new instruction writes, and its number of lines.
         """
         first, count = results
         last = self._entries[-1] if self._entries else NOTHING

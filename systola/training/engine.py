@@ -475,7 +475,7 @@ class Engine:
             self._programs.clear()
 
     def _surveyed(self, moments: Moments) -> Moments:
-        """Return the moments with new bounds, which follow from the bits of the largest codes."""
+        """Return the moments with new bounds, from the number of bits of their largest codes."""
         count = len(self.layout.shapes)
         found = self._survey_of(self.layout.beside)
         scales = tuple(

@@ -357,9 +357,9 @@ class Layout:
         return tuple(given), tuple(results)
 
     def _waiting_gradient(self, stages: tuple[Stage, ...], number: int) -> int:
-        """Return the number of lines of a stage's inputs' gradient while it waits to be added.
+        """Return the number of lines in which the gradient of a stage's inputs waits to be added.
 
-        It is 0 if no other stage takes these inputs.
+        The number is 0 if no other stage takes these inputs.
         """
         at = takes(stages, number)[0]
         if not at or stages[number].join or alone(stages, at):

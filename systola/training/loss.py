@@ -383,8 +383,9 @@ class Loss:
         self._writer.copy(source, destination, rows, entry, WIDE, Function.EXP, table=bits)
 
     def _spread(self, lines: range, *, wide: bool) -> None:
-        """Copy the line of each group of samples into an accumulator row for each class, times
-        _SELECT.
+        """Write _SELECT times the line of each group of samples to accumulator rows.
+
+        A group has a row for each class, and its line is in all of them.
         """
         layout = self._layout
         group = np.repeat(np.arange(self._groups), layout.classes)

@@ -131,8 +131,8 @@ class Maps:
     ) -> tuple[range, range | None]:
         """Write the units of all samples; return their lines, and the mask of a ReLU in training.
 
-        `x`: the maps of the inputs, to be multiplied again; None if all sums are in the
-        accumulators.
+        `x`: the lines of the inputs, for sums that are calculated again; None if the accumulators
+        have all sums.
         """
         writer, layout, stage = self._writer, self._writer.layout, self._task.stages[number]
         shape, samples = layout.shapes[number], layout.samples

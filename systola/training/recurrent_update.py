@@ -166,7 +166,7 @@ class RecurrentUpdate:
         count = self._count
         words, turned = (writer.allocate(count) for _ in range(2))
         below = writer.allocate(2 * count)
-        # The sums and masters of some blocks of words have room at one time.
+        # At one time there is room for the sums and masters of a part of the words only.
         most = min(writer.config.accumulator_rows // 2, writer.config.buffer_lines // 32)
         each = max(1, most // size)
         parts = [

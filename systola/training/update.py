@@ -133,9 +133,9 @@ class Masters:
                 self.writer.owned.append((self.number, rows))
 
     def _places(self, *, beside: bool = False) -> Iterator[tuple[int, range]]:
-        """Yield places in host memory with the lines of the buffer that belong to them.
+        """Yield places in host memory, each with the buffer lines for its content.
 
-        The places are of all tensors, or of velocities and moments alone if `beside`.
+        The places are of masters, velocities and moments; with `beside`, masters are left out.
         """
         layout = self.writer.layout
         tensors = (layout.masters, *layout.beside)[beside : len(self.lines)]

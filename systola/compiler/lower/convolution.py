@@ -250,8 +250,7 @@ class ConvolutionStep(MapStep):
             source = replace(source, height=source.height - top)
             line, top = line + top * pitch, 0
         if left > MAX_LEFT and not source.packed:
-            # No tap is to the left of column `left`. So the map can begin there, with the rest of
-            # each row.
+            # No tap is to the left of column `left`, so the map can begin there. Its pitch stays.
             source = replace(source, width=source.width - left)
             line, left = line + left, 0
         emitter.window(

@@ -296,9 +296,9 @@ class Emitter:
         return first
 
     def make_room(self, rows: int) -> None:
-        """Continue the ring of accumulator rows where `rows` rows follow one another.
+        """Begin the ring of accumulator rows again if fewer than `rows` rows are left in it.
 
-        So sums that are to be held lie together, and leave room for other sums. If sums are held
+        Sums that are held later then lie together, and leave room for other sums. If sums are held
         already, the method does nothing.
         """
         if not self._sums:

@@ -59,8 +59,8 @@ class Places:
     A state has a line for each block of cells.
     """
     quarters: int
-    """First buffer line of the mixed cells' states before each step in time; each has four
-    lines.
+    """First buffer line of the states of the mixed cells: four lines for each step in time, with
+    the state before the step.
     """
     cells: int
     mixed: int

@@ -97,9 +97,9 @@ def fill_in_time(order: Sequence[Life], size: int, places: dict[Lines, int]) -> 
 
 
 def fill(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
-    """Give the lines of each life the lowest place that is free during all its steps.
+    """Give the lines of each Life, in `order`, the lowest place that is free during all its steps.
 
-    Returns the first life for which there is no place, or None.
+    Returns the first Life for which there is no place, or None.
     """
     firsts = np.array([life.first for life in order])
     lasts = np.array([life.last for life in order])

@@ -59,7 +59,10 @@ class Waiting:
         return hidden
 
     def rest(self) -> list[tuple[Node, list[Step]]]:
-        """Return the waiting pooling with its remaining steps, if any, and empty the store."""
+        """Return the stored pooling with its remaining steps, and empty the store.
+
+        The list is empty if no pooling is stored.
+        """
         rest: list[tuple[Node, list[Step]]] = []
         if self._node is not None:
             rest.append((self._node, [*self._steps]))

@@ -102,9 +102,9 @@ def add_average(
 ) -> None:
     """Add the operations for the mean over the part of each window that lies within the map.
 
-    ONNX Runtime rounds half to even. If many means lie half way between two results, one pool
-    cannot do this, but the sum of two pools can. The first counts the even results that a sum has
-    reached, the other the odd results. In each of the two pools the steps have equal distances.
+    ONNX Runtime rounds half to even, which one pool cannot do. If many means lie half way between
+    two results, the sum of two pools is taken. The first pool counts the even results up to the
+    mean, the second pool the odd results. Within a pool, all steps are equally long.
     """
     taps = window.kernel[0] * window.kernel[1]
     counts = range(1, taps + 1) if window.counts_differ(*value.grid) else range(taps, taps + 1)

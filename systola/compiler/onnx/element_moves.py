@@ -222,7 +222,10 @@ def _scales_and_sizes(call: Call, x: Constant) -> tuple[list[np.float32], list[i
 
 
 def _places(mode: str, out: int, size: int, scale: np.float32) -> Any:
-    """Return the place of each of a result's `out` pixels along an axis of `size` pixels."""
+    """Return the coordinate of each pixel of a result in the source, along one axis.
+
+    The axis has `out` pixels in the result, and `size` pixels in the source.
+    """
     numbers, half = np.arange(out, dtype=np.float32), np.float32(0.5)
     match mode:
         case "asymmetric":

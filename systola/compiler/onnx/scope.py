@@ -46,8 +46,8 @@ class Scope:
     ) -> None:
         """Create a scope without tensors.
 
-        A sample of the model has `repeat` samples of its own, which the translation separates.
-        `shapes` has known shapes of results as they are in the model, with all of these samples.
+        A sample of the model is a batch of `repeat` samples, which the translation separates.
+        `shapes` has known shapes of results in the model, for whole batches.
         """
         self.opset = opset
         self.repeat = repeat

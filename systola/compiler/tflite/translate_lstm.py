@@ -109,7 +109,10 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
 def _sequences(
     scope: Scope, operator: Operator, source: Value, result: Value, axis: int
 ) -> Iterator[tuple[Value, Value]]:
-    """Yield each sequence, which `axis` counts, with its result; join all results at the end."""
+    """Yield a value for each sequence along `axis` of `source`, and a value for its result.
+
+    After the last sequence, the results are joined to `result`.
+    """
     if source.shape[axis] == 1:
         yield source, result
         return

@@ -49,7 +49,8 @@ class _Rewriter:
         self._now: dict[_Name, int] = {}
         """Number of the tensor with the value of each variable after the operators taken so far."""
         self._same: dict[int, int] = {}
-        """Tensor that replaces the result of a later read of a variable, by the result's number."""
+        """Number of the tensor that already has the value of a read, by the number of the read's
+        result."""
 
     def take(self, operator: Operator) -> None:
         """Take the next operator of the network, in the order of execution."""

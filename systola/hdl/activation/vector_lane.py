@@ -37,12 +37,12 @@ class ElementControl(data.StructLayout):
 
     | field         | meaning |
     |---|---|
-    | `low`         | the byte is the low half of an int16; any other byte completes an element |
-    | `wide`        | the number has the low half, too: it is an int16 |
-    | `zero`        | number that is subtracted; the difference is the element |
-    | `relative`    | the FIRST is subtracted in place of `zero`, with attention; then only the
-                      lowest 8 bits of the element count |
-    | `addend`      | the number is an addend of a result, before the subtraction |
+    | `low`         | the byte is the low half of an int16; any other byte completes a number |
+    | `wide`        | the number is an int16: the byte and the low half before it |
+    | `zero`        | zero point; the element is the number minus `zero` |
+    | `relative`    | FIRST is subtracted in place of `zero`; then only the lowest 8 bits of the
+                      element count; only with `attention` |
+    | `addend`      | the number, without the subtraction, is an addend of a result |
     | `coefficient` | factor of the element |
     | `keep`        | the element becomes the FIRST for later elements; with `coefficient` FIRST,
                       the element is divided by the FIRST before it |

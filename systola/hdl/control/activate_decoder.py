@@ -159,7 +159,7 @@ class ActivateDecoder(wiring.Component):
         }
 
         def copied(opcode: Opcode) -> dict[str, ValueLike]:
-            """Return the members that are copies of fields; the zero point is the `floor`."""
+            """Return the command's members that copy fields; `floor` copies the zero point."""
             names = {field.name for field in BY_OPCODE[opcode].fields}
             found = {name: fields[opcode][name] for name in _COPIED if name in names}
             if not config.training:

@@ -3,8 +3,8 @@
 
 Its rows follow from the memories that instructions read and write, as `arch/isa` has them. Two
 regions in one memory must not meet if one of them is written. Units work in order, so instructions
-do not wait for older ones of their own unit. Only results of the activation unit are awaited there,
-too, since several of its instructions are in its pipeline at once.
+do not wait for older ones of their own unit. The activation unit has several instructions in its
+pipeline at once. So its instructions also wait for results of older instructions of this unit.
 """
 
 from __future__ import annotations
@@ -245,9 +245,9 @@ def pairs(entry: Instruction, config: Config) -> tuple[Pair, ...]:
 
 
 def _mask_of(entry: Instruction, own: str, name: str, its: str) -> str:
-    """Return the mask for a pair of regions, weights from the buffer included.
+    """Return the name of the mask for a pair of regions.
 
-    The weights may belong to the younger or to the older instruction.
+    A region of the younger or of the older instruction may be weights in the buffer.
     """
     if (name, its) == _WEIGHTS:
         return "tiles_reading"

@@ -62,7 +62,7 @@ class Choices:
         )
 
     def number(self, index: int) -> dict[str, int]:
-        """Return the number of the value with this index, as fields of the `layout`."""
+        """Return the fields of the number that selects the value with this index."""
         for half, groups in enumerate(self._halves):
             for group, members in enumerate(groups):
                 if index in members:

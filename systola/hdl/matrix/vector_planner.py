@@ -186,8 +186,8 @@ class VectorPlanner(wiring.Component):
         m.d.sync += [plan_valid.eq(stays_valid), place_primes.eq(primes_next)]
         with m.If(plan_valid & self.plan.ready):
             m.d.sync += line_moved_on.eq(place_primes | moves_on)
-        # `starts_inside` comes late. It shows that the place is inside the map, so that its first
-        # line must be read. `primes_next` does not depend on `places.valid`, or synthesis would
+        # `starts_inside` comes late: the place is inside the map, so its first line must be read.
+        # So `primes_next` leaves out `places.valid`. With `places.valid` in it, synthesis would
         # derive `will_be_free` from `primes_next`.
         starts_inside = inside_x & (~command.bounded | inside_y)
         begins_row = place_free & packed & place.row_starts

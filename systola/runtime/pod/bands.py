@@ -50,12 +50,12 @@ def in_bands(item: Item, cost: float, limit: float) -> list[tuple[Element, float
 
 
 class Banded:
-    """A network's elements, which can turn a range of elements into operations.
+    """A network as elements that makes the operations of a piece, a range of elements.
 
-    Adjacent bands of one layer in the same piece are one operation. If a layer is cut, the piece
-    with its last rows joins the earlier rows, which other pieces calculate, to its own rows. A
-    piece after a cut takes only the rows that it needs of the layer's source, from the piece that
-    made the source.
+    Adjacent bands of one layer in the same piece are one operation. If a layer is cut, several
+    pieces calculate rows of its result, and the piece with the last rows joins all rows. Each piece
+    after a cut needs only some rows of the layer's source. The piece that makes the source cuts
+    these rows out.
     """
 
     def __init__(self, elements: Sequence[Element]) -> None:

@@ -92,7 +92,7 @@ class AdaptiveUpdate:
         return replace(self._state, masters=tuple(masters), moments=after)
 
     def _look(self, steps: Sequence[MomentStep]) -> Looked:
-        """Return the reports that a step with these numbers would make, without taking the step."""
+        """Return the numbers that a trial of `steps` reports; the trial changes nothing."""
         squares = [0] * len(steps) if self._task.clip else []
         for part in self._parts if squares else ():
             step = steps[part.tensor]
@@ -115,7 +115,7 @@ def _cut(codes: Wide, most: int) -> Wide:
 
 
 def surveyed(moments: Moments) -> Moments:
-    """Return the moments with new bounds, which follow from the bits of the largest codes."""
+    """Return the moments with new bounds, from the number of bits of their largest codes."""
     later = list(moments.scales)
     for n, scales in enumerate(moments.scales):
         root = scales.root.surveyed(magnitude_bits(moments.roots[n]))

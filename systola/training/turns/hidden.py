@@ -99,8 +99,9 @@ class Hidden:
         writer.write(place, units)
 
     def _curved(self, number: int, task: Task, block: int, sums: Sums, multiplier: int) -> None:
-        """Write a block of units of a curve to host memory, and in training their slopes as
-        a mask.
+        """Write a block of units to host memory, for an activation that is a curve, such as tanh.
+
+        In training, the slopes of the curve are written as a mask.
         """
         writer, layout, stage = self._writer, self._writer.layout, self._task.stages[number]
         units, slopes, _ = self._rooms[block % 2]

@@ -45,7 +45,10 @@ class Step:
     def __init__(
         self, writer: Writer, task: Task, words: NDArray[np.intp] | None, *, train: bool
     ) -> None:
-        """Prepare to write. `words`: the words of the whole batch, if there is an Embedding."""
+        """Prepare to write the program.
+
+        `words`: the words of the whole batch, if there is an Embedding.
+        """
         self._writer = writer
         self._task = task
         self._train = train

@@ -20,7 +20,7 @@ from systola.training.writer import NARROWING, ONE, UNIT, WIDE, WIDENING, Entry,
 
 SPLIT_BITS = 14
 LINES = 4
-"""Number of lines for a row of sums: low and high bytes of h, then of l."""
+"""Buffer lines for a row of sums 2^14 h + l: low and high bytes of h, then of l."""
 FEW_BLOCKS = 8
 """Largest number of blocks of inputs for which writing a product again takes no longer than keeping
 its sums."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of each instruction's executor, its memories, and its way (queue and lists) to the end."""
+"""Tests of each instruction's executor, its memories, and its way through a queue and lists."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_two_inputs() -> None:
 def test_tensors_of_the_file() -> None:
     """Check that names, types and scales of all tensors, and all constants, are as in LiteRT.
 
-    The array of a result inside of the network stays on the machine.
+    Only the content of intermediate results cannot be read, as it stays on the machine.
     """
     model = content(CNN)
     one, other = ours(model_content=model), original(model_content=model)

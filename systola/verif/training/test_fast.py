@@ -316,9 +316,9 @@ def test_arrays_of_any_size_learn_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["sequences", "pooled"])
 def test_rows_without_samples(name: str) -> None:
-    """Check that rows of a block without a sample do not count when units are measured.
+    """Check that a measurement of units leaves out the rows of a block that have no sample.
 
-    The biases alone make units of such rows, larger than the units of any sample.
+    The bias alone gives such rows larger units than any sample has.
     """
     case = CASES[name]
     layers = [each for each in case.layers() if not isinstance(each, Dropout)]

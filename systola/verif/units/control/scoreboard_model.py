@@ -50,7 +50,10 @@ LISTS = {
     TAG: (),
 }
 COMPLETES = ("host_reading", "matrix_summing", "activate_writing", "host_writing")
-"""For each bit of a tag's units, the list that an instruction leaves when it is complete."""
+"""A list for each bit of a tag's field `units`.
+
+An instruction of the bit's unit is complete when it leaves this list.
+"""
 USES = {
     **dict.fromkeys(READS, ("buffer", "host")),
     **dict.fromkeys(WRITES, ("buffer", "host")),

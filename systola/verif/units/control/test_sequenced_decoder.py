@@ -60,7 +60,7 @@ LIMIT, TILES = 3 * 4096, 70
 """The size of the host window in bytes, and of the weight window in tiles."""
 COUNT = 300
 CHECKED = 2
-"""Cycles after which the decoder has checked an instruction that it shows."""
+"""Cycles for which the decoder shows an instruction until its checks are complete."""
 
 
 def config():
