@@ -65,7 +65,9 @@ def moved(
 ) -> list[Item]:
     """Return the operations that move elements from `source` to `result`, a value of the same type.
 
-    `origin` may have any shape. Raises ModelError if sizes do not fit.
+    `origin` has for each element of the result a position in the source, or -1 for `fill`. The
+    shape of `origin` may be any shape. Raises ModelError unless `origin` has as many elements as
+    the result.
     """
     check_size(source, result)
     size = source.pixels * source.channels
@@ -123,9 +125,10 @@ def gathered(
     fill: int,
     window: Window | None = None,
 ) -> Convolution:
-    """Return a convolution that only moves channels: `channels`[c] of the source become channel c.
+    """Return a convolution that only moves channels: `channels`[c] of the source becomes channel c.
 
-    A number of -1 stands for a channel of `fill`. `window`, of one tap, moves pixels.
+    If `channels`[c] is -1, channel c is filled with `fill`. A `window` with a single tap also moves
+    pixels; without it pixels stay in their places.
     """
     weights = np.zeros((1, 1, source.channels, len(channels)), np.int8)
     there = channels >= 0
@@ -176,8 +179,9 @@ def _view(operator: str, source: Value, result: Value) -> Item:
 def _separate(positions: Positions, channels: int) -> tuple[Positions, Positions] | None:
     """Return a move as two lists, or None if pixels do not all take the same channels.
 
-    The first list has the source's pixel for each pixel of the result, the second its channel for
-    each channel. A number of -1 stands for the fill.
+    The first list has a pixel of the source for each pixel of the result. The second list has a
+    channel of the source for each channel of the result. Pixels and channels count from 0; -1
+    stands for the fill.
     """
     there = positions >= 0
     rows: NDArray[np.bool_] = np.logical_or.reduce(there, axis=1)
@@ -196,7 +200,7 @@ def _separate(positions: Positions, channels: int) -> tuple[Positions, Positions
 
 @dataclass(frozen=True)
 class _Walk:
-    """A window that visits pixels of a map, one pixel or none at each of its places.
+    """A window that moves over a map, and in each position sees one pixel, or none outside the map.
 
     `height` and `width` are the size of the map.
     """
@@ -230,9 +234,10 @@ class _Mover:
         return self.items
 
     def separate(self, pixels: Positions, channels: Positions) -> bool:
-        """Move whole pixels, with the same move of channels in each pixel.
+        """Add operations that move whole pixels, and move the channels of all pixels in the same
+        way.
 
-        Returns whether this is possible.
+        Returns False if the machine cannot do this move.
         """
         source, count = self.source, len(channels)
         same = len(pixels) == source.pixels and np.array_equal(pixels, np.arange(len(pixels)))
@@ -267,7 +272,9 @@ class _Mover:
         return self._runs(source, pixels) or self._spread(source, pixels)
 
     def pieces(self, positions: Positions) -> bool:
-        """Put each pixel together from pieces of other pixels; return whether this is possible."""
+        """Add operations that join pieces of the source's pixels to each pixel of the result;
+        return whether this is possible.
+        """
         if bool((positions < 0).any()):
             return False
         channels = self.source.channels
@@ -287,8 +294,8 @@ class _Mover:
         return True
 
     def _runs(self, source: Value, pixels: Positions) -> bool:
-        """Move pixels by joining runs of consecutive pixels; return whether the runs are few
-        enough.
+        """Add operations that join runs of consecutive pixels to the result; return whether the
+        runs are few enough.
         """
         edges = np.flatnonzero(np.diff(pixels) != 1) + 1
         if len(edges) >= MOST_PARTS:
@@ -299,10 +306,11 @@ class _Mover:
         return True
 
     def _spread(self, source: Value, pixels: Positions) -> bool:
-        """Repeat the pixels of a row or a column, if the result is such a repetition.
+        """Add a pooling that repeats each pixel of a column along a row, or of a row along a
+        column.
 
-        The operation is a pooling with windows that see one pixel each. Returns whether it is
-        possible.
+        Each window of the pooling sees a single pixel. Returns False if the result is no such
+        repetition.
         """
         for height, width in _grids(self.result):
             grid = pixels.reshape(height, width)
@@ -416,7 +424,8 @@ def _one_tap(out: tuple[int, int]) -> Window:
 def _grids(value: Value) -> Iterator[tuple[int, int]]:
     """Yield (height, width) of each map into which the pixels of a value can be grouped.
 
-    The width is the product of the last sizes of the value's shape, without the channels.
+    The width is the product of some last sizes of the value's shape, without the channels: of all,
+    of all but the first, and so on.
     """
     sizes = value.shape[:-1]
     seen: set[int] = set()
@@ -430,7 +439,7 @@ def _grids(value: Value) -> Iterator[tuple[int, int]]:
 def _walk(source: Value, result: Value, pixels: Positions) -> _Walk | None:
     """Return a window of one tap that visits `pixels` in their order, or None if there is none.
 
-    A pixel of -1 must be outside the map.
+    A -1 in `pixels` means that the window must be outside the map there.
     """
     for height, width in _grids(source):
         for rows, columns in _grids(result):
@@ -464,17 +473,17 @@ def _walk(source: Value, result: Value, pixels: Positions) -> _Walk | None:
 
 
 def _steps(places: Positions, size: int) -> tuple[int, int] | None:
-    """Return the first of several places in equal distances, and this distance.
+    """Return the first of several rows or columns at equal distances, and this distance.
 
-    A place of -1 is outside the map.
-
-    Returns None if no place is inside, or if the distance cannot be a stride.
+    `places` has rows or columns of a map that has `size` of them; -1 stands for any place outside
+    the map. Returns None if all places are outside, or if the distance cannot be a stride.
     """
     inside = np.flatnonzero(places >= 0)
     if len(inside) == 0:
         return None
     if len(inside) == 1:
-        # If only one of several places is inside, the step must be so large that it leaves the map.
+        # If only one of several places is inside the map, the distance is the size of the map,
+        # which puts all others outside.
         step = 1 if len(places) == 1 else size
     else:
         step = int(places[inside[1]] - places[inside[0]])

@@ -35,7 +35,9 @@ class Network:
     """A network that is ready to be compiled for a machine."""
 
     inputs: tuple[Value, ...]
-    """Inputs as the user sees them: `translation.repeat`, if not 1, is their first dimension."""
+    """Inputs as the user gives them; `translation.repeat` samples, if not 1, lie along the first
+    dimension.
+    """
     outputs: tuple[Value, ...]
     translation: Translation
     stages: tuple[Stage, ...]
@@ -81,11 +83,15 @@ class CompiledNetwork:
     variables: tuple[Variable, ...] = ()
     """Variables of the network; a network with variables is compiled for one sample."""
     on_chip: OnChip | None = None
-    """Variables in the buffer, or None; the stages take the values of other variables only."""
+    """Variables that stay in the buffer, or None; the stages take only the values of other
+    variables.
+    """
 
     @property
     def on_host(self) -> tuple[int, ...]:
-        """Numbers of the variables with values that are inputs and outputs of the stages."""
+        """Indices in `variables` of the variables that do not stay in the buffer, but are inputs
+        and outputs of the stages.
+        """
         away = self.on_chip.numbers if self.on_chip else ()
         return tuple(number for number in range(len(self.variables)) if number not in away)
 
@@ -104,7 +110,9 @@ def make_network(translation: Translation) -> Network:
 
 
 def in_stages(translation: Translation) -> Network:
-    """Return a network, or a piece of a network, in stages, if its operations have final forms."""
+    """Return a network, or a piece of a network, in stages; its operations must be rewritten
+    already, as in make_network.
+    """
     inputs, outputs = _without_variables(translation)
     return Network(
         _seen(inputs, translation.repeat),

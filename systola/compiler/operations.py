@@ -60,7 +60,7 @@ class Requantisation:
     bias: NDArray[np.int32]
     multiplier: NDArray[np.int32]
     shift: NDArray[np.int32]
-    """Exponents of the multipliers, in the units of Layer.
+    """Exponents: the sums are multiplied by multiplier * 2^(shift - 31).
 
     `bias`, `multiplier` and `shift` each have one value per channel, or one for all channels.
     """
@@ -69,9 +69,10 @@ class Requantisation:
     function: Function = Function.NONE
     ceiling: int = 127
     table: bytes | None = None
-    """Table for function TABLE, in the format of Layer; only for convolutions and Binary.
+    """Table for function TABLE, only for convolutions and Binary: entry i for the code with bit
+    pattern i.
 
-    With results of int16 it has the tables of a Curve.
+    For results of int16 it has the tables of a Curve instead.
     """
 
 
@@ -104,8 +105,8 @@ def identity() -> Requantisation:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """Windows over a feature map, in the terms of Set_Config_Window; pairs of numbers are
-    (y, x).
+    """A set of windows over a feature map, as Set_Config_Window describes them; pairs of numbers
+    are (y, x).
     """
 
     kernel: tuple[int, int]
@@ -117,7 +118,9 @@ class Window:
     """Number of windows along a column and along a row of the map."""
 
     def counts_differ(self, height: int, width: int) -> bool:
-        """Return whether some windows may have fewer taps inside a map of this size than others."""
+        """Return whether some windows reach over the edge of a map of this size, and so have fewer
+        taps inside.
+        """
         return any(
             first < 0 or first + (out - 1) * stride + (kernel - 1) * dilation >= size
             for first, out, stride, kernel, dilation, size in zip(
@@ -163,7 +166,7 @@ class Convolution(Node):
     groups: int = 1
     """Number of groups into which the channels of source and result are cut.
 
-    Weights between two groups are 0.
+    Weights from one group to another are 0.
     """
     counts: bool = True
     """False if the operation only moves or adds, which does not count as multiply-accumulates."""
@@ -197,9 +200,11 @@ class WideProduct(Node):
     """An operation that multiplies rows of int16 by a matrix of int8, to rows of int16.
 
     Source and result have the shape rows x 2 x elements: first the low bytes of a row, then the
-    high bytes. Their zero points are 0. With `sums`, results are the sums with their bias, which
-    have 32 bits: the result has twice the rows, first the sums divided by 65536, halves upwards,
-    then the remainders. No sum is over 2^31 - 2^15 - 1 then.
+    high bytes. All zero points are 0.
+
+    With `sums`, the result has the sums themselves, which have 32 bits with their bias, in twice as
+    many rows. First come all sums divided by 65536, halves upwards, then all remainders. No sum may
+    be above 2^31 - 2^15 - 1 with `sums`.
     """
 
     source: Value
@@ -207,7 +212,9 @@ class WideProduct(Node):
     """Weights: elements of the source x elements of the result."""
     output: Requantisation
     taps: int
-    """Number of products that count for each element of the result; the other weights are 0."""
+    """Number of multiply-accumulates that count for an element of the result; the weights beyond
+    these are 0.
+    """
     sums: bool = False
 
     @property
@@ -282,7 +289,7 @@ class Binary(Node):
     """An operation on two operands, each a value or constants: ADD, SUBTRACT or MULTIPLY.
 
     A value of one pixel serves for all pixels of the result. Constants have the result's shape.
-    With `wide`, operands and result are of int16 and lie as in a WideProduct.
+    With `wide`, operands and result are of int16, with low and high bytes as in a WideProduct.
     """
 
     operation: Operation
@@ -300,7 +307,9 @@ class Binary(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Unary(Node):
-    """An operation on each element: a requantisation of x - zero point, or a lookup in a table."""
+    """An operation on each element: a requantisation of x - zero point, then a lookup if there is a
+    table.
+    """
 
     source: Value
     zero_point: int = 0
@@ -317,7 +326,7 @@ class Unary(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Curve(Node):
-    """A function of each element of int16; source and result lie as in a WideProduct.
+    """A function of each element of int16; low and high bytes lie as in a WideProduct.
 
     The function is 512 straight lines between 513 numbers, see docs/transformers.md.
     """
@@ -362,7 +371,7 @@ class Slice(Node):
 class Concatenation(Node):
     """An operation that joins values along an axis.
 
-    The axis must satisfy the condition for the axis of Slice.
+    The axis is the axis of the channels, or all dimensions before it have size 1.
     """
 
     parts: tuple[Value, ...]
@@ -375,7 +384,7 @@ class Concatenation(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """The weights and sums of one gate of an LSTM.
+    """The weights of one gate of an LSTM, and the requantisations of the gate's sums.
 
     The argument of the gate's function is a fixed-point number with 12 fractional bits.
     """
@@ -411,10 +420,10 @@ class Lstm(Node):
     """Hidden state before the first step in time, the same for all cells."""
     has_tanh: bool = True
     biases: NDArray[np.int16] | None = None
-    """Biases, gates x cells, or None; they are added to the sums that make a gate's argument.
+    """Biases, gates x cells, or None; a bias is added to the sums that make a gate's argument.
 
     With biases, h goes from step to step as int16 with 15 fractional bits, and is 0 before the
-    first step. `hidden` turns h into the results. Sums and products are divided with halves
+    first step. `hidden` turns h into the results. Divisions of sums and products then round halves
     upwards.
     """
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The LSTM gate by gate, as a loop over the steps in time.
+"""An LSTM that is lowered gate by gate, as a loop over the steps in time.
 
-The hidden states of all steps lie in one map. A pixel before the map's first one has the state at
-the start. An index register addresses the input x and the hidden state h of a step.
+The hidden states after all steps lie in one map. The pixels directly before this map have the
+states at the start. An index register addresses the input x and the hidden state h of a step.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class GateParts:
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """The places in the machine of everything that an LSTM uses; lists have an item for
-    each gate.
+    """The buffer lines, accumulator rows, tiles and index register of an LSTM; lists have an item
+    for each gate.
     """
 
     cell: int
     gates: list[int]
-    """First buffer line of each gate; `cell` is the first buffer line of the cells."""
+    """First buffer line of each gate's values; `cell` is the first buffer line of the cells."""
     input_sums: list[int]
     recurrent_sums: int
     """First accumulator row of the sums for the hidden state h; all gates use it one after another.
@@ -73,7 +73,9 @@ class Places:
     state.
     """
     time: int
-    """Index register that counts the buffer lines before the present step in time."""
+    """Index register with the number of lines before the present step in time, in one block of a
+    map.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,23 +83,25 @@ class LstmStep(Step):
     """A step of the program for an LSTM: all steps in time of some sequences at once."""
 
     source: FeatureMap
-    """Map of the input x; the pixels of a step in time lie together, one of each sequence."""
+    """Map of the input x; the pixels for a step in time lie together, one for each sequence."""
     hidden: FeatureMap
     """Map of the hidden states, with as many pixels as the source.
 
-    The pixels with the states at the start lie before the map.
+    The pixels with the states at the start lie before the map, one for each sequence.
     """
     sequences: int
     start: Lines
-    """Constants for the start: for each sequence a line of hidden state, then two lines of a cell.
+    """Constant lines for the start: a line of hidden state for each sequence, then two lines of
+    cells for each.
 
-    The lines of a cell also serve as the start of a hidden state of int16.
+    All blocks start with the same lines. The lines of cells also start a hidden state of int16.
     """
     gates: tuple[GateParts, GateParts, GateParts, GateParts]
     """Tiles and entries of the input, forget, cell and output gate."""
     scratch: Lines
-    """Buffer lines for cells, gates and hidden state of int16: two for each block of each
-    sequence.
+    """Buffer lines for the cells, for each gate, and for a hidden state of int16 if there is one.
+
+    Each of them has two lines for each block of each sequence.
     """
     copy_entry: Entries
     forget_entry: Entries
@@ -139,7 +143,7 @@ class LstmStep(Step):
 
     @property
     def _rows(self) -> int:
-        """Number of vectors that a gate has in one step in time."""
+        """Number of vectors of a gate in one step in time: one for each block of each sequence."""
         return self.hidden.channels.blocks * self.sequences
 
     def emit(self, emitter: Emitter) -> None:
@@ -149,8 +153,8 @@ class LstmStep(Step):
             raise CompileError(f"sums of {needed} vectors do not fit the accumulators")
         sums = emitter.accumulators(needed)
         cell = emitter.line(self.scratch)
-        # Tiles are stored in the order of their use, so that one instruction reads all tiles of a
-        # step.
+        # Tiles are stored in the order of their use, so that one instruction reads all tiles for a
+        # step in time.
         recurrent_tiles = [emitter.store_weights(gate.recurrent_tiles) for gate in self.gates]
         input_tiles = [emitter.store_weights(gate.input_tiles) for gate in self.gates]
         places = Places(
@@ -248,9 +252,9 @@ class LstmStep(Step):
                 )
 
     def _emit_inputs(self, emitter: Emitter, places: Places, ahead: int) -> None:
-        """Emit the products of the input x with the weights of all gates.
+        """Emit the products of the input x with the weights of all gates, for one step in time.
 
-        The input is `ahead` lines after the line of the present step.
+        The pixels of this step lie `ahead` lines after the pixels of the present step.
         """
         for number, gate in enumerate(self.gates):
             self._emit_product(
@@ -264,8 +268,8 @@ class LstmStep(Step):
             )
 
     def _emit_recurrent(self, emitter: Emitter, places: Places, number: int) -> None:
-        """Emit the product of one gate's weights and the hidden state of the step in time
-        before.
+        """Emit the product of one gate's weights and the hidden state after the previous step in
+        time.
         """
         if self.biases is not None:
             tiles = self.gates[number].recurrent_tiles
@@ -314,10 +318,10 @@ class LstmStep(Step):
         )
 
     def _emit_function(self, emitter: Emitter, places: Places, number: int) -> None:
-        """Emit the function of a gate, of the sum of its products with the input and the hidden
-        state.
+        """Emit the Activate that applies a gate's function to the sum of two products.
 
-        The gate's buffer lines have the products with the input; the result overwrites them.
+        The products with the hidden state are in the accumulators, the products with the input in
+        the gate's buffer lines. The result overwrites these lines.
         """
         gate = self.gates[number]
         self._emit_sums(
@@ -346,7 +350,9 @@ class LstmStep(Step):
         )
 
     def _emit_cell(self, emitter: Emitter, places: Places) -> None:
-        """Emit the new cells, and the tanh of the cells, which overwrites the cell gate."""
+        """Emit the instructions for the new cells, and for the tanh of the cells, which overwrites
+        the lines of the cell gate.
+        """
         into, forget, new, _ = places.gates
         cell = places.cell
         emitter.scale(limit=self.limit)
@@ -430,7 +436,8 @@ class LstmStep(Step):
 def hidden_map(name: str, steps: int, sequences: int, channels: Channels) -> FeatureMap:
     """Return a map for the hidden states of an LSTM with `steps` steps in time.
 
-    In each block of channels, a pixel of each sequence lies before the map.
+    In each block of channels, the states at the start lie before the map, a pixel for each
+    sequence.
     """
     plane = (steps + 1) * sequences
     return FeatureMap(
@@ -480,8 +487,8 @@ def lstm_step(
 
 
 def _biases(node: Lstm, biases: NDArray[np.int16], hidden: FeatureMap, sequences: int) -> Lines:
-    """Return constant lines with the biases for all sequences; low and high bytes have their own
-    lines.
+    """Return constant lines with the biases of all gates, for all sequences; low and high bytes
+    have their own lines.
     """
     channels, count = hidden.channels, len(biases)
     blocks = np.zeros((count, channels.blocks * channels.block), np.int16)

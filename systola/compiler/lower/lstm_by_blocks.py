@@ -51,7 +51,7 @@ class Places:
 
     inputs: int
     """First buffer line of the products of the input x; each tile along N has two lines for each
-    step.
+    step in time.
     """
     states: int
     """First buffer line of the hidden states before each step in time and after the last step.
@@ -59,17 +59,19 @@ class Places:
     A state has a line for each block of cells.
     """
     quarters: int
-    """First buffer line of the states of the mixed cells: four lines for each step in time, with
-    the state before the step.
+    """First buffer line of the states of the mixed cells: four lines before each step in time, and
+    four after the last step.
     """
     cells: int
     mixed: int
-    """First of the two buffer lines with the sums of the mixed tile.
+    """First of two buffer lines that no instruction uses.
 
-    `cells` is the first buffer line of the cells.
+    `cells` is the first buffer line of the cells, with two lines for each block.
     """
     spread: int
-    """First buffer line of the gates of the mixed cells."""
+    """First buffer line of the gates of the mixed cells: two lines for each gate, in the order
+    SPREAD.
+    """
     sums: int
     """First accumulator row of the sums of one step in time.
 
@@ -77,13 +79,15 @@ class Places:
     follow.
     """
     tiles: int
-    """Number, in weight memory, of the first tile of a step in time."""
+    """Tile in weight memory, counted from 0, at which the tiles for a step in time begin."""
     line: int
-    """Index register that counts the lines before the present step in time among the `inputs`."""
+    """Index register with the first line of the present step in time, counted from the first line
+    of a tile in `inputs`.
+    """
     state: int
-    """Index register that counts the lines before the present step in time among the `states`.
+    """Index register with the first line of the present step in time, counted from line `states`.
 
-    `quarter` is such a register for the `quarters`.
+    `quarter` is a register that counts from line `quarters` in the same way.
     """
     quarter: int
 
@@ -110,8 +114,8 @@ class LstmByBlocksStep(Step):
     mixed cells.
     """
     start: Lines
-    """Constant lines: states before the first step in time, and two lines of zeros for each
-    block.
+    """Constant lines: the states before the first step in time, then two lines of zeros for the
+    cells of each block.
     """
     scratch: Lines
     cell_bits: int
@@ -231,9 +235,9 @@ class LstmByBlocksStep(Step):
     def _emit_step(self, emitter: Emitter, places: Places, *, last: bool) -> None:
         """Emit a step in time of the LSTM, and the first products of the next step in time.
 
-        The products of a block are emitted before the lanes' instructions for the block before it.
-        From the fourth block on, they are also emitted before the lanes' instructions for the
-        second block before.
+        The array works ahead of the lanes. The products of the second and third block are emitted
+        before the lanes' instructions for the previous block. The products of a later block are
+        emitted before the lanes' instructions for the block two places earlier.
         """
         blocks = self.layout.blocks
         self._emit_block(emitter, places, 1)
@@ -267,7 +271,7 @@ class LstmByBlocksStep(Step):
     def _emit_rest(
         self, emitter: Emitter, places: Places, tile: int, sums: int, rows: int, ahead: int
     ) -> None:
-        """Emit the products of the mixed cells' state with one tile of its weights."""
+        """Emit the products of the mixed cells' state with one tile of weights for this state."""
         self._emit_product(
             emitter,
             places.quarters + GATES * ahead,
@@ -283,8 +287,8 @@ class LstmByBlocksStep(Step):
         """Emit the first products of a step in time: for the mixed tile and the first block's
         gates.
 
-        The step is `ahead` steps after the present one. The products with the state's last block
-        are missing: _emit_first_late emits them.
+        This step in time is `ahead` steps after the present one. The lanes make the last block of
+        the state last, so _emit_first_late emits the products with this block.
         """
         mixed, blocks = self.layout.mixed, self.layout.blocks
         if mixed:
@@ -320,8 +324,9 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_block(self, emitter: Emitter, places: Places, block: int) -> None:
-        """Emit the products of the state with the weights for a block's gates, except for the first
-        block.
+        """Emit the products of the whole state with the weights for the gates of a block.
+
+        The block must not be the first block.
         """
         mixed, blocks = self.layout.mixed, self.layout.blocks
         tile = places.tiles + 2 * mixed + (mixed + GATES) * blocks
@@ -423,7 +428,9 @@ class LstmByBlocksStep(Step):
     def _emit_sums(
         self, emitter: Emitter, places: Places, tile: int, line: int, **operands: int
     ) -> None:
-        """Emit an Activate that adds a tile's sums for the state to its products of the input x."""
+        """Emit an Activate that adds the products with the state and with the input x, for one tile
+        along N.
+        """
         emitter.emit(
             Opcode.ACTIVATE,
             accumulator=places.sums + tile,

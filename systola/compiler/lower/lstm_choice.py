@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choice between two kinds of LSTM: block by block of its cells if possible, else by gates."""
+"""The choice between two ways to lower an LSTM: block by block of its cells if possible, else by
+gates.
+"""
 
 from __future__ import annotations
 

@@ -19,11 +19,13 @@ from systola.compiler.operations import Gate, Lstm, Requantisation
 
 GATES = 4
 FORGET, INPUT, CELL, OUTPUT = range(GATES)
-"""Number of each gate's tile among the four tiles of a block of cells."""
+"""Number of each gate's tile, from 0, among the four tiles of a block of cells."""
 SPREAD = (FORGET, INPUT, OUTPUT, CELL)
 """Order of the mixed cells' gates when each gate has its own vector; SIGMOID gates come first."""
 LATE = 1
-"""Number of blocks at the end of the state for which the first products of a step do not wait."""
+"""Number of blocks at the end of the state that the first products of a step leave out, as the
+lanes make these blocks last.
+"""
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,8 @@ def scratch_lines(layout: Layout, steps: int) -> Iterator[int]:
 def tiles_of(layout: Layout, gates: tuple[Gate, ...], source: Channels) -> Weights:
     """Return the weights of the `gates` cut into tiles.
 
-    The gates are in the order FORGET, INPUT, CELL, OUTPUT. The input x has the channels `source`.
+    The gates are in the order FORGET, INPUT, CELL, OUTPUT. `source` lays out the channels of the
+    input x.
     """
     size, blocks, mixed = layout.size, layout.blocks, layout.mixed
     of_gate, of_cell = layout.columns()
@@ -166,10 +169,11 @@ def tiles_of_a_step(layout: Layout, weights: Weights) -> NDArray[np.int8]:
 
 
 def away_of(layout: Layout, weights: Weights) -> NDArray[np.int64]:
-    """Return for each column the sum of those weights that do not belong to the column's gate.
+    """Return for each column of each tile along N the sum of the weights for other gates.
 
-    The result is for each column of each tile along N. A tile has such weights in the rows of other
-    gates, where the hidden state is its zero point.
+    Only tiles for the mixed cells' state have such weights: a quarter of the rows belongs to each
+    gate. A vector has the state in the rows of one gate, and the zero point in the rows of other
+    gates. So the caller subtracts these sums, times the zero point, from the biases.
     """
     away = np.zeros((layout.tiles, layout.size), np.int64)
     if layout.mixed:
@@ -201,7 +205,9 @@ def tile_entries(
 
 
 def start_lines(layout: Layout, node: Lstm) -> NDArray[np.int8]:
-    """Return the constant lines of the states before the first step, and zeros for the cells."""
+    """Return the constant lines: the states before the first step in time, then zeros for the
+    cells.
+    """
     size, blocks, mixed = layout.size, layout.blocks, layout.mixed
     lines = np.zeros((blocks + GATES * mixed + 2 * (blocks + mixed), size), np.int8)
     lines[:blocks] = node.start

@@ -39,11 +39,12 @@ def node_steps(
     taps: dict[bytes, Lines],
     hidden: int,
 ) -> list[Step]:
-    """Return the steps for `node` on `samples` samples, which lie in the order of batch_rows.
+    """Return the steps for `node` on `samples` samples, in the order that lower/batch_rows.py
+    describes.
 
-    `taps` keeps the constants of depthwise convolutions, so that equal ones are stored once.
-    `hidden` is the number of cycles that the array is busy with other work during a depthwise
-    convolution. Raises CompileError if the machine cannot do the operation.
+    `taps` has the lines of weights of depthwise convolutions by their bytes, so that equal ones are
+    stored once. `hidden` is the number of cycles that the array is busy with other work during a
+    depthwise convolution. Raises CompileError if the machine cannot do the operation.
     """
     match node:
         case Convolution() if target.beside > 1:

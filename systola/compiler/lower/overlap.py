@@ -33,22 +33,23 @@ from systola.compiler.operations import DepthwiseConvolution, Node, Pooling, Val
 
 @dataclass(frozen=True)
 class Made:
-    """The operations that have been lowered so far, with their steps, just before a next
-    operation.
-    """
+    """A record of the operations that have been lowered before the next operation."""
 
     config: Config
     parts: tuple[Value, ...]
-    """Source of the next operation, or the values that together are the rows of this source."""
+    """Source of the next operation; several values if a concatenation along the rows makes the
+    source.
+    """
     layers: list[tuple[Node, list[Step]]]
-    """Operations that have been lowered so far, with their steps."""
+    """Operations that have been lowered so far, each with its steps."""
     steps: list[Step]
-    """All steps that have been made so far."""
+    """Steps of the program that have been made so far, in the order of execution."""
 
     def convolutions(self) -> list[ConvolutionStep]:
         """Return the steps of the convolutions that made the parts of the next operation's source.
 
-        Returns an empty list if other operations made them, or if other steps follow.
+        Returns an empty list if another operation made a part, or if the last steps so far are not
+        these convolutions.
         """
         count = len(self.parts)
         found: list[ConvolutionStep] = []
@@ -59,7 +60,10 @@ class Made:
         return found if len(found) == count and found == self.steps[-count:] else []
 
     def replace(self, pieces: Sequence[list[Step]], rest: Sequence[Step]) -> None:
-        """Replace the steps of the last operations by `pieces`, a list for each; append `rest`."""
+        """Replace the steps of the last operations by `pieces`, and append the steps `rest`.
+
+        `pieces` has a list of steps for each of these operations.
+        """
         count = len(pieces)
         del self.steps[-count:]
         nodes = [node for node, _ in self.layers[-count:]]
@@ -77,8 +81,9 @@ def in_pieces(
 ) -> bool:
     """Make `node` in pieces, between pieces of the convolutions before it, if this saves time.
 
-    Returns whether this saves time. For `taps` see depthwise_blocks. `ahead` is the number of
-    cycles that the array is busy with other work after the pieces.
+    Returns False, and changes nothing, if it saves no time. `taps` has the lines of weights that
+    are in the buffer already, by the bytes of the weights. `ahead` is the number of cycles that the
+    array is busy with other work after the pieces.
     """
     config, makers = made.config, made.convolutions()
     if isinstance(node, DepthwiseConvolution) and makers and is_worth_rows(makers, node):
@@ -101,11 +106,10 @@ def in_pieces(
 
 
 def hidden_cycles(convolution: ConvolutionStep, tile: int = 0) -> int:
-    """Return by how many cycles the array is busy for longer than the activation unit, for one
-    block.
+    """Return how many cycles longer the array is busy than the activation unit, for one block.
 
-    The block is a block of channels of a convolution's result. Each of its tiles counts as at least
-    `tile` cycles of the array.
+    The block is a block of channels of a convolution's result. Each tile of the block counts as at
+    least `tile` cycles of the array.
     """
     tiles = sum(one.tiles for one in convolution.passes)
     pixels = convolution.target.pixels
@@ -117,7 +121,7 @@ def pooling_blocks(
 ) -> list[BlockSteps]:
     """Return the steps for each block of a pooling of one sample.
 
-    Raises CompileError as pooling_steps does.
+    Raises CompileError if the machine cannot do the pooling.
     """
     blocks = range(source.channels.blocks)
     pairs = [(source.one_block(number), target.one_block(number)) for number in blocks]
@@ -129,7 +133,7 @@ def interleaved(
 ) -> tuple[list[Step], list[Step]]:
     """Return the steps of a convolution and of the blocks of the next operation, interleaved.
 
-    The first list ends with the last step of the convolution. The second list has the steps after
+    The steps come in two lists: all steps up to the convolution's last step, and all steps after
     it.
     """
     made = [convolution.block(number) for number in range(len(blocks))]
@@ -149,10 +153,10 @@ def row_by_row(
 ) -> tuple[list[list[Step]], list[Step]]:
     """Return the steps for convolutions with a single block, interleaved with rows of `node`.
 
-    There is a list for each convolution, which ends with its last step, and one list for the steps
-    after all convolutions. The convolutions make all rows of `source`, one after another. For
-    `taps` see depthwise_blocks. `ahead` is the number of cycles that the array is busy with other
-    work after all these steps.
+    The convolutions make the rows of `source`, one convolution after another. Returns a list of
+    steps for each convolution, and a list of the steps after all convolutions. `taps` has the lines
+    of weights that are in the buffer already, by the bytes of the weights. `ahead` is the number of
+    cycles that the array is busy with other work after all these steps.
     """
     window, height = node.window, target.height
     row = window.kernel[0] * window.kernel[1] * target.width + STARTED
@@ -186,9 +190,9 @@ def row_by_row(
 
 
 def _bands(convolution: ConvolutionStep, row: int) -> list[ConvolutionStep]:
-    """Return the steps of a convolution cut into bands of rows.
+    """Return the steps of a convolution cut into bands of rows, one step for each band.
 
-    Each band keeps the array busy for so long that the lanes can do `row` cycles of other work.
+    While the array makes a band, the lanes have about `row` cycles for other work, or more.
     """
     height = convolution.target.height
     each = max(hidden_cycles(convolution) // height, 1)
@@ -197,9 +201,9 @@ def _bands(convolution: ConvolutionStep, row: int) -> list[ConvolutionStep]:
 
 
 def is_worth_rows(convolutions: Sequence[ConvolutionStep], node: DepthwiseConvolution) -> bool:
-    """Return whether the lanes can do enough rows of `node` during the convolutions.
+    """Return whether the lanes have time for two rows of `node` or more during the convolutions.
 
-    The function returns False unless each convolution has a single block.
+    Returns False unless the result of each convolution is a single block of channels.
     """
     taps = node.window.kernel[0] * node.window.kernel[1]
     hidden = sum(hidden_cycles(each) for each in convolutions)

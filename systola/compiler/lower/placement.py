@@ -68,11 +68,11 @@ def most_at_once(lives: Sequence[Life]) -> int:
 
 
 def fill_in_time(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
-    """Place lines as `fill` does, but more quickly, if the lives are in the order of their first
+    """Place lines as `fill` does, but more quickly; `order` must be sorted by the lives' first
     steps.
 
-    The life of some lines, in which they hold a value, can only meet earlier lives that have not
-    ended. So only these are searched.
+    In this order a life can only meet earlier lives that have not ended. So the function compares
+    places with such lives only.
     """
     there: list[tuple[int, int, int]] = []
     """First line, number of lines and last step of each life in the buffer, sorted by first line.

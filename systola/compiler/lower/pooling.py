@@ -66,10 +66,12 @@ class PoolingStep(MapStep):
 def pooling_steps(
     config: Config, node: Pooling, source: FeatureMap, target: FeatureMap, samples: int
 ) -> list[PoolingStep]:
-    """Return the steps for a pooling of `samples` samples, which lie in the order of batch_rows.
+    """Return the steps for a pooling of `samples` samples, in the order that lower/batch_rows.py
+    describes.
 
-    The maximum of a window may take two instructions: the maxima of its rows, then the maximum of
-    these. Raises CompileError if neither one instruction nor two can do the pooling.
+    The maximum of a window may take two instructions: the first finds the maximum of each row of
+    the window, the second the maximum of these rows. Raises CompileError if neither one instruction
+    nor two can do the pooling.
     """
     height, width = source.height, source.width // samples
     window, edges = node.window, node.window.counts_differ(source.height, width)
@@ -94,8 +96,8 @@ def pooling_steps(
         return [_step(config, node, source, target, window, edges)]
     if node.reduction != Reduction.MAX:
         raise CompileError("the windows of its average lie apart in a batch")
-    # The rows of a window are reduced first, each by itself. Then come the columns, of all
-    # samples side by side.
+    # First each row of a window is reduced to a pixel. Then the columns of these pixels are
+    # reduced, for all samples side by side.
     rows, out = height, window.out
     name = f"rows of {node.operator}"
     between = new_map(name, rows, out[1] * samples, source.channels)
@@ -128,11 +130,12 @@ def pooling_steps(
 def _steps_by_count(
     config: Config, node: Pooling, source: FeatureMap, target: FeatureMap
 ) -> Iterator[PoolingStep]:
-    """Yield steps for an averaging, each for neighbouring windows with equal numbers of taps.
+    """Yield steps for an averaging, each for neighbouring windows with equally many taps inside the
+    map.
 
-    A window that reaches over the edge divides by the number of its taps inside the map. If there
-    are more such numbers than parameter entries, one instruction cannot do all windows. The windows
-    of these steps have no taps outside the map.
+    The sum of a window is divided by the number of its taps inside the map, and each such number
+    takes a parameter entry. If a machine has too few entries for one instruction, these steps do
+    the averaging. Their windows are cut at the edges of the map, so a step needs a single entry.
     """
     window = node.window
     (top, left), (stride_y, stride_x) = window.first, window.stride
@@ -161,9 +164,9 @@ def _steps_by_count(
 
 
 def _inside(first: int, taps: int, apart: int, size: int) -> range:
-    """Return the range of a window's taps that lie within 0 to `size` - 1.
+    """Return the range of a window's taps that lie within the columns or rows 0 to `size` - 1.
 
-    The first tap is at column or row `first`.
+    The first tap is at column or row `first`, and the taps are `apart` columns or rows apart.
     """
     begin = max(0, -(first // apart))
     return range(min(begin, taps), max(min(taps, -(-(size - first) // apart)), min(begin, taps)))
@@ -177,7 +180,9 @@ def _step(
     window: Window,
     edges: bool,
 ) -> PoolingStep:
-    """Return the step for one instruction; with `edges` its windows reach over a sample's edge."""
+    """Return the step for one pooling instruction; with `edges`, some windows reach over a sample's
+    edge.
+    """
     reduction, output = node.reduction, node.output
     entries = common_entry(config, output)
     if reduction == Reduction.AVERAGE:

@@ -25,13 +25,16 @@ A band may take more if a single row takes more.
 """
 
 MOST_STEPS = 200_000
-"""Largest number of steps in all attempts together; large networks take ten thousand."""
+"""Largest number of steps of a program, added up over all attempts to fit a network; large networks
+take ten thousand.
+"""
 
 
 _found: WeakKeyDictionary[Operations, dict[tuple[Config, Batch], Spill]] = WeakKeyDictionary()
-"""Choices of spilled values with which operations fit a machine, by operations, machine and batch.
+"""Choices of spilled values with which operations fit a machine.
 
-Only operations still in use are kept. The choices suit any number of samples.
+The keys are the operations, and then the machine and the batch. An entry is dropped when its
+operations are no longer in use. A choice suits any number of samples.
 """
 
 
@@ -44,7 +47,7 @@ def is_hopeless(config: Config, operations: Operations, batch: Batch) -> bool:
     try:
         lives = _lives(Lowering(config, operations, batch.size, batch, spill), spill)
     except CompileError:
-        return False  # The batch may be possible with another size.
+        return False  # A batch of another size may still be possible.
     return most_at_once(lives) > config.buffer_lines
 
 
@@ -53,11 +56,12 @@ def fitted(
 ) -> tuple[Lowering, dict[Lines, int], Spill]:
     """Return the steps, the places of all lines, and the choice of values in host memory.
 
-    As few values as possible are in host memory. If some lines find no place, operations are first
-    lowered without interleaving. Then, until all lines have a place, the largest content of the
-    buffer beside the lines without one gives way. A value goes to host memory, operations on a
-    spilled value get more bands, or constants are loaded at each use. Raises CompileError if
-    nothing more can give way. Without `spilling`, nothing gives way.
+    As few values as possible are in host memory. If some lines find no place, the next attempt
+    lowers operations without interleaving. Each further attempt relieves the buffer of the largest
+    content that is needed at the same time as these lines. A value goes to host memory, operations
+    on a spilled value get more bands of rows, or constants are loaded at each use. Raises
+    CompileError if nothing can relieve the buffer any more. Without `spilling`, the attempt without
+    interleaving is the last.
     """
     known = _found.setdefault(operations, {})
     spill = known.get((config, batch), Spill())
@@ -113,7 +117,7 @@ def _lives(lowering: Lowering, spill: Spill) -> list[Life]:
             if (life := lives.get(lines)) is None:
                 what = f"{step.operator}: {lines.name}"
                 # A load should not have to wait for the end of the step before it, so its lines
-                # live earlier.
+                # live from this earlier step on.
                 ahead = spill.overlap and number > 0 and isinstance(step, LoadStep)
                 life = lives[lines] = Life(lines, number - ahead, number, what)
             life.last = max(life.last, number)

@@ -21,7 +21,7 @@ class Step(ABC):
     @property
     @abstractmethod
     def reads(self) -> tuple[Lines, ...]:
-        """Buffer lines that must hold something before the step."""
+        """Buffer lines that the step reads, from constants or from the results of earlier steps."""
 
     @property
     @abstractmethod

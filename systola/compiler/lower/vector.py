@@ -32,7 +32,7 @@ class VectorStep(Step):
     output: Requantisation
     output_entries: Entries
     scale: dict[str, int] = field(default_factory=dict[str, int])
-    """Operands of Set_Config_Scale."""
+    """Operands of the instruction Set_Config_Scale, by their names."""
     wide: bool = False
     """True if elements are int16: each vector has two lines, low bytes and high bytes."""
 
@@ -120,8 +120,9 @@ def copy_step(config: Config, operator: str, source: FeatureMap, target: Feature
 
 
 def unary_step(config: Config, node: Unary, source: FeatureMap, target: FeatureMap) -> VectorStep:
-    """Return the step for `node`; raise CompileError if it needs a table and the machine
-    has none.
+    """Return the step for an operation on each element of one map.
+
+    Raises CompileError if `node` needs a table and the machine has none.
     """
     output = node.output
     if node.table is not None:

@@ -51,7 +51,9 @@ class Waiting:
         return isinstance(node, Pooling) or self._node.result in node.sources
 
     def hidden_by(self, steps: Sequence[Step]) -> list[PoolingStep]:
-        """Return the next waiting steps that take no longer than the array needs for `steps`."""
+        """Return the next waiting steps that fit into the cycles in which `steps` leave the lanes
+        idle.
+        """
         left = sum(hidden_cycles(step) for step in steps if isinstance(step, ConvolutionStep))
         hidden: list[PoolingStep] = []
         while self._steps and (left := left - self._steps[0].cycles) >= 0:

@@ -72,17 +72,18 @@ class WideProductStep(MapStep):
     def _emit_results(
         self, emitter: Emitter, block: int, first: int, rows: int, accumulator: int
     ) -> None:
-        """Emit the instructions that turn sums into results, for `rows` vectors of a block.
+        """Emit the instructions that turn the sums of `rows` vectors into results, for one block of
+        channels.
 
-        The vectors begin with number `first`.
+        `first` is the first of these vectors, counted from 0 in the map.
         """
         line = emitter.line(self.target.lines, self.target.block(block))
         if not self.sums:
             parameter = emitter.parameters(self.output_entries, block, 1)
             self._activate(emitter, accumulator, line + LINES * first, rows, parameter)
             return
-        # The entry of the upper half adds the bias, and the entry of the lower half has to do so,
-        # too.
+        # The accumulators hold sums without the bias. So the parameter entries of both halves add
+        # the bias.
         upper = emitter.parameters(self.sum_entries, 2 * block, 1)
         self._activate(emitter, accumulator, line + LINES * first, rows, upper)
         tile = emitter.store_weights(_minus_32768(emitter.config))
@@ -131,12 +132,14 @@ class WideProductStep(MapStep):
         accumulator: int,
         accumulate: bool,
     ) -> None:
-        """Emit the products of `rows` vectors with the weights of the input blocks in `run`.
+        """Emit the products of `rows` vectors with the weights for the blocks `run` of the source.
 
-        `place` is the number of the first of their weight tiles.
+        `place` is the first weight tile for these blocks in weight memory. `first` is the first of
+        the vectors, counted from 0 in the map.
         """
         source = self.source
-        # If a block has as many lines as the vectors take, one instruction covers all blocks.
+        # If the vectors are all vectors of the map, the lines of the blocks follow each other. Then
+        # one instruction covers all blocks.
         whole = rows * LINES == source.plane
         parts = [run] if whole else [range(block, block + 1) for block in run]
         for part in parts:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Means over windows of codes, rounded as ONNX Runtime does."""
+"""Means over windows of codes, which are quantised numbers, rounded as ONNX Runtime rounds them."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ If more sums would differ, two poolings are used, with twice the work.
 """
 
 Mean = Callable[[NDArray[np.int64], Quantisation, Quantisation, int], NDArray[np.int64]]
-"""Type of a function that computes codes of means, not clamped; a code grows with its sum.
+"""Type of a function that computes the codes of means; a larger sum never has a smaller code.
 
-The arguments are sums less zero points, the quantisations of source and result, and the number of
-elements in each sum.
+The arguments are sums of codes less zero points, the quantisations of source and result, and the
+number of elements in each sum. The codes are not clamped to int8.
 """
 
 
@@ -74,11 +74,13 @@ class _Averages:
     """A requantisation that makes means of the sums of windows."""
 
     fits: tuple[Fit, ...]
-    """Fits by the number of elements in a sum: for 1, 2, ... elements, or one fit for all
+    """Multipliers, shifts and biases: for sums of 1, 2, ... elements, or only for sums of whole
     windows.
     """
     biases: tuple[int, ...]
-    """Biases that take the zero points off the sums, one for each fit."""
+    """Biases that subtract the source's zero point for each element of a sum, one for each of
+    `fits`.
+    """
     zero_point: int
     floor: int
     ceiling: int
@@ -103,8 +105,9 @@ def add_average(
     """Add the operations for the mean over the part of each window that lies within the map.
 
     ONNX Runtime rounds half to even, which one pool cannot do. If many means lie half way between
-    two results, the sum of two pools is taken. The first pool counts the even results up to the
-    mean, the second pool the odd results. Within a pool, all steps are equally long.
+    two results, the sum of two pools is taken. The first pool counts the even numbers up to the
+    mean, the second pool the odd numbers. The count of a pool grows at equal distances of the sums,
+    so one multiplier serves for the pool.
     """
     taps = window.kernel[0] * window.kernel[1]
     counts = range(1, taps + 1) if window.counts_differ(*value.grid) else range(taps, taps + 1)
@@ -113,7 +116,9 @@ def add_average(
     floor, ceiling = code_limits(quantisation, limits)
 
     def averages(parity: int | None) -> _Averages:
-        """Return the requantisation for all results, or for even (0) or odd (1) results only."""
+        """Return the requantisation for the mean, or for the count of even (0) or odd (1) results
+        up to the mean.
+        """
         fits = tuple(
             _fit(source, quantisation, (floor, ceiling), count, mean, parity) for count in counts
         )
@@ -166,7 +171,7 @@ def _fit(
 ) -> Fit:
     """Return a fit of the requantisation for means of `count` elements.
 
-    With a parity, the results are the number of even (0) or odd (1) results that a sum has reached.
+    With a parity, the requantisation counts the even (0) or odd (1) results up to the mean instead.
     """
     ends = (-128 - source.zero_point) * count, (127 - source.zero_point) * count
     low, high = (limit - quantisation.zero_point for limit in limits)
@@ -193,7 +198,8 @@ def _steps(
     low: int,
     high: int,
 ) -> NDArray[np.int64]:
-    """Return for each result above `low` the least sum within `ends` that gives it or more.
+    """Return for each result above `low` the least sum within `ends` with this result or a larger
+    one.
 
     For a result that no sum reaches, the returned number is one after the last sum.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scales with which Vector computes ONNX Runtime's sum, difference or product of two codes.
 
-ONNX Runtime calculates in float32, the machine in integers. There are only 65,536 pairs of codes,
-so all of them are compared to choose the scales.
+Codes are quantised numbers. ONNX Runtime calculates in float32, the machine in integers. There are
+only 65,536 pairs of codes, so all of them are compared to choose the scales.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class BinaryScales:
     b: Scale
     output: Requantisation
     table: NDArray[np.int64] | None
-    """Table to apply to the result afterwards, if the machine cannot bound it; else None."""
+    """Table that clamps the result to its limits, if neither RELU nor RELU6 can; else None."""
     differing: int
     """Number of pairs of codes with a result that differs from ONNX Runtime's result."""
 
@@ -63,8 +63,8 @@ def reference_codes(
         product = (x - of_x.zero_point) * (y - of_y.zero_point)
         steps = np.rint(product.astype(np.float32) * scale) + result.zero_point
     else:
-        # Codes of uint8 are taken as in the model, 128 more than here: the rounding of the constant
-        # part of the sum depends on the zero points.
+        # Codes and zero points of uint8 are 128 more here, as in the model. ONNX Runtime rounds the
+        # constant part of the sum, and the result depends on the zero points.
         offsets = [128 if each.unsigned else 0 for each in (of_x, of_y, result)]
         ratio_x, ratio_y = of_x.scale / result.scale, of_y.scale / result.scale
         fixed = np.float32(result.zero_point + offsets[2]) - (
@@ -149,7 +149,7 @@ def _operand_scale(operand: Quantisation, common: float) -> Scale:
 
 
 def _scaled(codes: NDArray[np.int64], scale: Scale) -> NDArray[np.int64]:
-    """Return the codes of an operand scaled as the machine's ADD and SUBTRACT do it."""
+    """Return an operand's codes, scaled as the machine's ADD and SUBTRACT scale them first."""
     return double_rounded(
         (codes - scale.zero_point) << OPERAND_BITS, scale.multiplier, -scale.shift
     )

@@ -2,7 +2,8 @@
 """The translation of functions of one number that differ from channel to channel.
 
 In each channel the function is a straight line, or two lines that meet at 0. A line is a depthwise
-convolution of one tap, with numbers that give ONNX Runtime's result for every code.
+convolution of one tap. Its weight, bias and multiplier give ONNX Runtime's result for every code,
+which is a quantised number.
 """
 
 from __future__ import annotations
@@ -115,10 +116,11 @@ def _lines(
     slopes: Numbers,
     offsets: Numbers,
 ) -> list[Line]:
-    """Return for each channel a line that gives the codes of `numbers`, channels x codes.
+    """Return for each channel a line from the source's codes to the codes of `numbers`.
 
-    Only the codes in `used` count. A channel's `slopes` and `offsets` give these numbers from the
-    source's numbers. Raises ModelError if no line gives all codes.
+    `numbers`, channels x codes, has slope * x + offset for a code that stands for the number x.
+    Only codes marked in `used` need the right result. Raises ModelError if no line gives all of
+    these results.
     """
     if not bool(np.isfinite(numbers).all()):
         raise ModelError("its numbers are not finite")
@@ -181,7 +183,7 @@ def _add_lines(
 def _limited(
     scope: Scope, node: OnnxNode, codes: Codes, quantisation: Quantisation, limits: Limits
 ) -> Codes:
-    """Return the codes clamped to the bounds of a Relu or Clip that follows."""
+    """Return the codes clamped to `limits`, the bounds of a Relu or Clip after the operator."""
     low, high = code_limits(quantisation, limits)
     if (low, high) == (-128, 127):
         return codes

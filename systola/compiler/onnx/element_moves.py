@@ -28,14 +28,18 @@ class Call:
     node: OnnxNode
     opset: int
     whole_numbers: Callable[[int], list[int] | None]
-    """Function that returns an input as constant whole numbers, by its position; None if
-    left out.
+    """Function that returns the node's input at a position as constant whole numbers; None if the
+    input is left out.
     """
     constant: Callable[[int], Constant | None]
-    """Function that returns an input as a constant, by its position; None if left out."""
+    """Function that returns the node's input at a position as a constant; None if the input is left
+    out.
+    """
 
     def given(self, name: str, position: int) -> list[int] | None:
-        """Return whole numbers, an attribute in old versions of an operator, else an input."""
+        """Return whole numbers: the attribute `name` in old versions of an operator, else the input
+        at `position`.
+        """
         if name in self.node.attributes:
             return list(self.node.integers(name))
         return self.whole_numbers(position)
@@ -177,12 +181,12 @@ _ROUNDED: Mapping[str, Callable[[Any], Any]] = {
     "floor": np.floor,
     "ceil": np.ceil,
 }
-"""Functions that choose one of the two pixels beside a place, by the name of the mode."""
+"""Functions that round a coordinate to one of the two pixels beside it, by the name of the mode."""
 
 
 def _resize(call: Call, x: Constant) -> list[Constant]:
-    """Resize an array to the nearest pixels; places are calculated in float32 as in ONNX
-    Runtime.
+    """Resize an array by taking the nearest pixels; coordinates are calculated in float32 as in
+    ONNX Runtime.
     """
     node = call.node
     if node.text("mode", "nearest") != "nearest":

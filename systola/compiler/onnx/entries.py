@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The meanings of tensors' names while an ONNX model is translated.
+"""The entries that describe a model's tensors, by name, while an ONNX model is translated.
 
-Constants are numpy arrays. Between DequantizeLinear and QuantizeLinear the model has float32, which
-the machine never sees: entries for such tensors only note operations on codes.
+An entry of a plain constant is a numpy array. Codes are quantised numbers. Between DequantizeLinear
+and QuantizeLinear the model has float32, which the machine never sees. Entries of tensors in
+float32 only note which function of codes gives the numbers.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ class Dequantised:
     quantisation: Quantisation
     """Quantisation of the codes."""
     curve: NDArray[np.float32] | None = None
-    """Numbers for all codes; None if the quantisation gives the numbers."""
+    """Number for each code, from code -128 on; None if the quantisation gives the numbers."""
 
     @property
     def numbers(self) -> NDArray[np.float32]:
-        """Return the numbers for all codes, in the order of CODES."""
+        """Return the number for each code, from code -128 on."""
         return self.quantisation.numbers if self.curve is None else self.curve
 
 

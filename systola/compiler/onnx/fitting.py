@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fit of the machine's requantisation to sums and their required results.
 
-With SINGLE rounding, a sum s becomes at least j if (s + bias) * q >= a(j). Here a(j) is (2 j - 1) *
-2^(30 - shift). So each sum and its result bound q or the bias. The fit takes numbers that violate
-as few bounds as possible.
+A sum s has the result (s + bias) * q * 2^(shift - 31), rounded, with a multiplier q. With SINGLE
+rounding, the result is at least j if (s + bias) * q >= (2 j - 1) * 2^(30 - shift). So each sum with
+its required result bounds the bias, or q without a bias. The fit takes the number that violates the
+fewest bounds.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from systola.compiler.errors import ModelError
 from systola.compiler.layer import MAX_LEFT, MAX_RIGHT
 
 _CANDIDATES = (0, -1, 1)
-"""Distances from the nearest multiplier at which multipliers are tried, each with a fitting
+"""Numbers that are added to the nearest multiplier; each such multiplier is tried with its best
 bias.
 """
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A requantisation that comes close to a model's; `differing` is the number of unequal
-    results.
+    """A requantisation that comes close to a model's; `differing` is the number of sums with
+    another result.
     """
 
     multiplier: int
@@ -60,7 +61,7 @@ def nearest_multiplier(value: float) -> tuple[int, int]:
 def fit_bias(wanted: Wanted, scale: float) -> Fit:
     """Return a fit with a multiplier near to `scale` and a bias.
 
-    The sums must be much finer than the results.
+    The sums must be much finer than the results: many sums for each result.
     """
     q, shift = nearest_multiplier(scale)
     lower, upper = wanted.results > wanted.low, wanted.results < wanted.high
@@ -84,7 +85,7 @@ def fit_multiplier(wanted: Wanted, scale: float) -> Fit:
     lower, upper = results > wanted.low, results < wanted.high
     positive, negative = sums > 0, sums < 0
     a, b = _thresholds(results, shift), _thresholds(results + 1, shift)
-    # The bounds are the least and the greatest q with a <= s * q < b.
+    # A sum has its result if a <= sum * q < b, which bounds the multiplier q below and above.
     least = np.concatenate([_up(a, sums, lower & positive), _down(-b, -sums, upper & negative) + 1])
     greatest = np.concatenate(
         [_up(b, sums, upper & positive) - 1, _down(-a, -sums, lower & negative)]
@@ -116,8 +117,8 @@ def _least_violated(
 ) -> tuple[int, int]:
     """Return the number that violates the fewest bounds, and the number of violated bounds.
 
-    The bounds are `least` and `greatest` numbers. Of several numbers that violate equally few
-    bounds, the nearest to `near` is returned.
+    A number violates each bound in `least` that is above it, and each bound in `greatest` that is
+    below it. Of several numbers that violate equally few bounds, the nearest to `near` is returned.
     """
     least, greatest = np.sort(least), np.sort(greatest)
     candidates = np.unique(np.concatenate([[near], least, greatest]))

@@ -48,9 +48,11 @@ class Layout:
         return Layout(factors, tuple(part for factor in self.order for part in parts[factor]))
 
     def axes(self, shape: Sequence[int]) -> list[list[int]]:
-        """Return for each dimension of `shape` the numbers of the factors with its size as product.
+        """Return for each dimension of `shape` the factors that it consists of, as indices in
+        `factors`.
 
-        The factors must be divided for this shape, as `divided` does.
+        The product of these factors is the size of the dimension. The factors must be split for
+        this shape, as `divided` does.
         """
         tails, ends = _tails(shape), _tails(self.factors)
         return [
@@ -59,14 +61,15 @@ class Layout:
         ]
 
     def ordered(self, shape: Sequence[int], axes: Sequence[int]) -> Layout:
-        """Return the layout of the same tensor with the dimensions of `shape` stored in the order
-        `axes`.
+        """Return the layout that stores the same tensor in another order: the dimensions of `shape`
+        in the order `axes`.
         """
         parts = self.axes(shape)
         return Layout(self.factors, tuple(part for axis in axes for part in parts[axis]))
 
     def transposed(self, shape: Sequence[int], permutation: Sequence[int]) -> Layout:
-        """Return the layout of the transposed tensor, which is stored in the same way.
+        """Return the layout of the transposed tensor, with all stored elements left in their
+        places.
 
         Dimension i of the new tensor is dimension `permutation`[i] of `shape`.
         """
@@ -85,7 +88,9 @@ class Layout:
 
     @property
     def numbers(self) -> NDArray[np.int64]:
-        """Return for each place in storage the number of the tensor's element in this place."""
+        """Return for each place in storage the number of the tensor's element there, counted in the
+        order of the shape.
+        """
         count = np.arange(math.prod(self.factors), dtype=np.int64)
         return count.reshape(self.factors).transpose(self.order).reshape(-1)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fit of the machine's weight, bias and multiplier to a straight line over all codes.
 
-The machine makes floor((weight * code + bias) * m + 1/2), with SINGLE rounding, clamped to the
-codes. A weight has 7 bits, so sums have finer steps than codes, and a bias can shift the line by
-less than a code.
+Codes are quantised numbers. With SINGLE rounding and a multiplier m, the machine makes
+floor((weight * code + bias) * m + 1/2), clamped to the codes. A weight has 7 bits, so sums have
+finer steps than codes, and a bias can shift the line by less than a code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from systola.compiler.onnx.numbers import CODES
 
 _MOST_WEIGHT, _MOST_BIAS = 127, 1 << 30
 _BESIDE = (0, -1, 1)
-"""Distances from the nearest bias at which other biases are tried."""
+"""Numbers that are added to the nearest bias to get all biases that are tried."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Line:
     bias: int
     multiplier: int
     shift: int
-    """Exponent of the multiplier, in the units of a parameter entry."""
+    """Exponent: the line's sums are multiplied by multiplier * 2^(shift - 31)."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class WantedLine:
     """Least result; results are clamped to `low` to `high`."""
     high: int
     slope: float
-    """Increase of the result from one code to the next."""
+    """Increase of the result, before rounding, from one code to the next."""
     offset: float
     """Result of code 0, not rounded."""
 
@@ -77,8 +77,11 @@ def fit_line(wanted: WantedLine) -> Line | None:
 
 
 def _widest(wanted: WantedLine, sums: NDArray[np.int64]) -> tuple[int, float]:
-    """Return the row of `sums` with the widest range of possible scales, and the middle of the
+    """Return the index of the row of `sums` with the widest range of scales, and the middle of this
     range.
+
+    A row has the sums of one weight and bias for all codes. The range has all scales that turn each
+    sum of the row into its wanted result.
     """
     up = wanted.used & (wanted.results > wanted.low)
     down = wanted.used & (wanted.results < wanted.high)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The common part of convolutions and products: the conversion of sums with weights to codes."""
+"""The common part of convolutions and products: the conversion of sums to codes, which are
+quantised numbers.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,17 @@ class LinearOutput:
 
     requantisation: Requantisation
     table: NDArray[np.int64] | None
-    """Table to apply to the codes after requantisation, if the machine cannot do both at once."""
+    """Table that clamps the codes after requantisation, if neither RELU nor RELU6 can; else None.
+    """
 
 
 def linear_output(
     scope: Scope, linear: Linear, quantisation: Quantisation, limits: Limits
 ) -> LinearOutput:
-    """Return the conversion to codes of an operator's sums, each over the weights of one result."""
+    """Return the conversion of an operator's sums to codes within `limits`.
+
+    Each channel of the result has a multiplier and a bias of its own.
+    """
     weights = linear.weights.reshape(-1, linear.weights.shape[-1])
     zero_point = linear.quantisation.zero_point
     ends = weights * (-128 - zero_point), weights * (127 - zero_point)

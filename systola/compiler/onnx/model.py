@@ -25,7 +25,7 @@ class OnnxNode:
     """Operator, such as Conv, without its domain."""
     name: str
     inputs: tuple[str, ...]
-    """Names of the input tensors; empty for a missing optional tensor."""
+    """Names of the input tensors; an empty name stands for a missing optional tensor."""
     outputs: tuple[str, ...]
     attributes: Mapping[str, Attribute]
     """Attributes of the node that are numbers, lists of numbers, text or tensors."""

@@ -17,7 +17,8 @@ from systola.compiler.onnx.numbers import Quantisation
 from systola.compiler.quantise import MAX_STEPS, NO_SCALE, fitted_multipliers
 
 _FURTHEST = 1 << 40
-"""Number that stands for all sums beyond 32 bits."""
+"""Number, beyond all sums of 32 bits, that replaces every larger sum in the search of _first_sums.
+"""
 
 
 def code_limits(quantisation: Quantisation, limits: Limits) -> tuple[int, int]:
@@ -34,9 +35,11 @@ def runtime_multipliers(
     least_result: int,
     greatest_result: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
-    """Return multipliers, shifts and whether they are exact, in the format of fitted_multipliers.
+    """Return for each scale a multiplier, a shift, and whether these give all results of ONNX
+    Runtime.
 
-    `least_result` and `greatest_result` are the bounds of the result without its zero point.
+    The sums are from `low` to `high`. `least_result` and `greatest_result` are the bounds of the
+    result without its zero point.
     """
     if not bool(np.isfinite(scale).all() and (scale >= 0).all()):
         raise ModelError("its scales are not positive numbers")
@@ -53,7 +56,9 @@ def runtime_multipliers(
 
 
 def rounded_product(sums: NDArray[np.int64], scale: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return ONNX Runtime's results for sums, without zero point and bounds."""
+    """Return ONNX Runtime's results for sums, before the zero point is added and the result
+    clamped.
+    """
     with np.errstate(over="ignore"):
         return np.rint(sums.astype(np.float32) * scale)
 

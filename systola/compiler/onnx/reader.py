@@ -34,7 +34,9 @@ _FIELDS: Mapping[str, str] = {
     "UINT8": "int32_data",
     "BOOL": "int32_data",
 }
-"""Names of the fields with a tensor's content if it is not raw bytes, by the element type."""
+"""Names of the fields that hold a tensor's content if the file has no raw bytes for the tensor, by
+element type.
+"""
 ELEMENT_TYPES: Mapping[str, str] = {
     "FLOAT": "float32",
     "DOUBLE": "float64",
@@ -216,5 +218,5 @@ def _text(name: str | bytes) -> str:
 
 
 def _printable(name: str | bytes) -> str:
-    """Return the start of a name in the file, in printable form."""
+    """Return the first characters of a name in the file, in printable form."""
     return printable(_text(name)[:_NAME_LENGTH])

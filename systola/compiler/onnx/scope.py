@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of a translation, which each node of an ONNX model may read and add to."""
+"""The state of a translation, which each node of an ONNX model may read and add to.
+
+An entry describes a tensor, see compiler/onnx/entries.py. Codes are quantised numbers.
+"""
 
 from __future__ import annotations
 
@@ -56,11 +59,13 @@ class Scope:
         self.inexact_channels = 0
         self._entries: dict[str, Entry] = {}
         self._from_host: set[Value] = set()
-        """Values that the host has without the machine's work."""
+        """Values on the host: inputs of the model, results of the host's operations, and changed
+        shapes of such values.
+        """
         self._moved: dict[tuple[Value, tuple[int, ...], tuple[int, ...]], Value] = {}
         self._reshaped: dict[tuple[Value, tuple[int, ...]], Value] = {}
         self._first_shape: dict[Value, Value] = {}
-        """First value with the same elements, for each value that is only a change of shape."""
+        """Value before all changes of shape, for each value that a change of shape made."""
 
     def define(self, name: str, entry: Entry) -> None:
         """Define the tensor `name` by an entry."""
@@ -112,7 +117,7 @@ class Scope:
         return self._entries[name]
 
     def constant(self, node: OnnxNode, position: int) -> Constant:
-        """Return a node's input that must be a constant."""
+        """Return a node's input; raise ModelError unless the input is a constant."""
         entry = self.entry(node, position)
         if isinstance(entry, Weights):
             return entry.numbers
@@ -121,7 +126,7 @@ class Scope:
         return entry
 
     def integers(self, node: OnnxNode, position: int) -> list[int]:
-        """Return a node's input that must be a constant list of whole numbers, or a single
+        """Return a node's input, which must be a constant: a list of whole numbers, or one whole
         number.
         """
         array = self.constant(node, position)
@@ -130,23 +135,25 @@ class Scope:
         return [int(value) for value in array.reshape(-1).tolist()]
 
     def dequantised(self, node: OnnxNode, position: int) -> Dequantised:
-        """Return a node's input that must come directly from a DequantizeLinear."""
+        """Return a node's input; raise ModelError unless the input comes directly from a
+        DequantizeLinear.
+        """
         entry = self.entry(node, position)
         if not isinstance(entry, Dequantised) or entry.curve is not None:
             raise ModelError(f"its input {position} must come from a DequantizeLinear")
         return entry
 
     def codes(self, node: OnnxNode, position: int) -> Codes:
-        """Return a node's input that must be a calculated tensor of codes."""
+        """Return a node's input; raise ModelError unless it is a calculated tensor of codes."""
         entry = self.entry(node, position)
         if not isinstance(entry, Codes):
             raise ModelError(f"its input {position} must be a calculated tensor of int8 or uint8")
         return entry
 
     def quantisation(self, node: OnnxNode, scale: int, zero_point: int) -> Quantisation:
-        """Return the quantisation that a node's inputs give: a scale and a zero point.
+        """Return the quantisation of which a node has the scale and the zero point as inputs.
 
-        The arguments are the positions of the two inputs.
+        `scale` and `zero_point` are the positions of these inputs among the node's inputs.
         """
         scales, zero_points, unsigned = self.scales(node, scale, zero_point)
         if scales.size != 1:
@@ -158,8 +165,8 @@ class Scope:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64], bool]:
         """Return a node's scales, as many zero points, and whether the codes are uint8.
 
-        Channels without weights have a scale of 0 or almost 0. `dtype` is the type of the codes if
-        there is no zero point.
+        Scales of 0 are allowed, as channels without weights have a scale of 0 or almost 0. `dtype`
+        is the type of the codes if there is no zero point.
         """
         scales = self.constant(node, scale)
         if scales.dtype != np.float32 or scales.ndim > 1:
@@ -179,7 +186,7 @@ class Scope:
         return scales, zero_points, dtype == "uint8"
 
     def add(self, item: Node | HostStage) -> None:
-        """Append an operation, and note whether the host has its result."""
+        """Append an operation, and note if the operation's result is on the host."""
         self.items.append(item)
         if isinstance(item, HostStage) or (
             isinstance(item, Reshape) and item.source in self._from_host
@@ -189,8 +196,9 @@ class Scope:
     def look_up(
         self, node: OnnxNode, source: Codes, table: NDArray[np.int64], unsigned: bool
     ) -> Codes:
-        """Return a tensor with each code replaced by its entry in `table`, which has the order of
-        CODES."""
+        """Return a tensor with each code replaced by its entry in `table`, which begins with the
+        entry of code -128.
+        """
         result = Value(node.outputs[0], source.value.shape)
         content = table_bytes(table.astype(np.int8))
         self.add(Unary(operator=str(node), source=source.value, result=result, table=content))
@@ -207,7 +215,7 @@ class Scope:
     ) -> Value:
         """Return the tensor's elements with its dimensions in the order `axes`, in a new shape.
 
-        If the elements are stored in another order, operations are added that move them. `user`
+        If the elements are stored in another order, operations that move them are added. `user`
         names the operator that takes the value. With `to_host` the host takes the value.
         """
         layout = codes.layout.divided(codes.shape)
@@ -278,7 +286,7 @@ class Scope:
     ) -> None:
         """Add operations that set each element of `result` to an element of `source`.
 
-        `origin` has the positions of these elements, see moved.
+        `origin` has the position in the source of each element of the result, or -1 for `fill`.
         """
         for item in moved(str(user), source, result, origin, fill):
             self.add(item)
@@ -301,9 +309,9 @@ class Scope:
     def natural(self, user: object, codes: Codes) -> tuple[tuple[int, ...], Value]:
         """Return an order of a tensor's dimensions, and the tensor as a value stored in this order.
 
-        The order has the channels last if the elements are stored so. Otherwise it is the order of
-        the shape, and operations are added if the elements must move. The value has the shape that
-        value_shape gives.
+        If the elements are stored with the channels last, the order has the channels last, and no
+        element moves. Otherwise it is the order of the tensor's shape, and operations that move
+        elements are added if needed. The function value_shape gives the value's shape.
         """
         rank = len(codes.shape)
         orders = [tuple(range(rank))]
@@ -345,7 +353,7 @@ class Scope:
 
 
 def machine_quantisation(scale: float, zero_point: int, unsigned: bool) -> Quantisation:
-    """Return a quantisation with the zero point as an int8, as the machine has it."""
+    """Return a quantisation from the model's scale and zero point; its zero point is an int8."""
     if scale <= SMALLEST_SCALE:
         raise ModelError(f"it has a scale that is not between {SMALLEST_SCALE} and {LARGEST_SCALE}")
     zero_point -= 128 if unsigned else 0

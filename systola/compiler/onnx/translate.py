@@ -74,8 +74,8 @@ def translate_model(
 ) -> Translation:
     """Return the operations of a model, without operations that its outputs do not need.
 
-    `repeat` is the number of samples in one sample of the model. `shapes` are known shapes of
-    results in the model.
+    `repeat` is the number of samples in one sample of the model. `shapes` has shapes of results by
+    name, as far as the package `onnx` can infer them.
     """
     if not model.inputs or not model.outputs:
         raise ModelError("the model has no inputs or no outputs")
@@ -89,10 +89,11 @@ def translate_model(
 
 
 def refused_nodes(model: OnnxModel, results: Mapping[str, OnnxInput]) -> dict[str, str]:
-    """Return the reason for each node that is refused by itself, not because of another node.
+    """Return for each node that is refused for itself the reason of the refusal.
 
-    Nodes that take one of the `results` of a refused node get this result like an input of the
-    model.
+    A node is not refused just because it takes a result of a refused node. If such a result is in
+    `results`, the node is translated with this result as an input of the model. Otherwise the node
+    is passed over.
     """
     scope = Scope(model.opset, 1)
     for name, constant in model.constants.items():
@@ -115,7 +116,7 @@ def refused_nodes(model: OnnxModel, results: Mapping[str, OnnxInput]) -> dict[st
 def _repeat(model: OnnxModel) -> int:
     """Return the number of samples in one sample of the model.
 
-    It is the first size of all inputs if they are maps or sequences, and agree on it; else 1.
+    If all inputs are maps or sequences with the same first size, the number is this size; else 1.
     """
     sizes = {each.shape[0] if len(each.shape) > 2 else 1 for each in model.inputs}
     return sizes.pop() if len(sizes) == 1 else 1

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of sums, differences and products of two tensors, element by element."""
+"""The translation of sums, differences and products of two tensors, element by element.
+
+Codes are quantised numbers. An entry describes a tensor, see compiler/onnx/entries.py.
+"""
 
 from __future__ import annotations
 
@@ -80,9 +83,9 @@ def translate_qlinear_binary(scope: Scope, node: OnnxNode) -> None:
 
 
 def _define_extreme(scope: Scope, node: OnnxNode, entries: tuple[Entry, Entry]) -> None:
-    """Define Max and Min of two tensors by a comparison of codes with the result's scale.
+    """Define Max or Min of two tensors: requantise both to the result's scale, then compare codes.
 
-    This is possible as codes grow with numbers.
+    This is possible as a larger number never has a smaller code.
     """
     operands: list[Dequantised] = []
     for entry in entries:
@@ -189,7 +192,8 @@ The arrays are two constants, or a constant number and the numbers for all codes
 
 
 def _curve(node: OnnxNode, a: Entry, b: Entry) -> Dequantised | None:
-    """Return the node as a function of one operand's codes if the other is one float32 number.
+    """Return the node as a function of one operand's codes if the other is a constant float32
+    number.
 
     Returns None if neither operand is such a constant.
     """
@@ -221,7 +225,8 @@ def _add_binary(
     constants = [each for each, _ in (a, b) if isinstance(each, np.ndarray)]
     same = isinstance(a[0], Codes) and isinstance(b[0], Codes) and a[0].value is b[0].value
     if same or any(int(each.min()) == int(each.max()) for each in constants if each.size):
-        # The result is a function of one code: the other operand is the same tensor or one number.
+        # The result is a function of one operand's code, as the other operand is the same tensor or
+        # a single number.
         codes_a, codes_b = (
             np.full(256, int(each.reshape(-1)[0])) if isinstance(each, np.ndarray) else CODES
             for each, _ in (a, b)
@@ -293,7 +298,10 @@ def _emit(
 def _orders(
     scope: Scope, node: OnnxNode, main: Codes, shape: tuple[int, ...]
 ) -> Iterator[tuple[Value, Layout]]:
-    """Yield the operand `main` in its present storage order, and in other possible orders."""
+    """Yield the operand `main` in several storage orders, each as a value and its layout.
+
+    First comes the present order, then channels last, then the order of the tensor's shape.
+    """
     layout = main.layout.divided(shape)
     if layout is not None:
         yield main.value, layout
@@ -312,11 +320,11 @@ def _beside(
     layout: Layout,
     shape: tuple[int, ...],
 ) -> Value | NDArray[np.int8] | None:
-    """Return an operand stored in the same order as `value`.
+    """Return an operand stored in the same order as `value`, and repeated to fit `value` if it is
+    smaller.
 
-    `value` is a tensor of `shape` stored in the order `layout`. Returns None if one number of the
-    operand belongs to several elements of `value` that are neither all its pixels nor all its
-    channels.
+    `value` is a tensor of `shape` stored in the order `layout`. Returns None unless each repeated
+    element belongs to all pixels, or to all channels of a pixel.
     """
     if isinstance(operand, np.ndarray):
         whole = np.broadcast_to(operand, shape).reshape(layout.factors)

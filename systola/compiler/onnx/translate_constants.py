@@ -13,7 +13,7 @@ from systola.compiler.onnx.scope import Scope, entry_shape
 
 
 def translate_constant(scope: Scope, node: OnnxNode) -> None:
-    """Translate Constant, if it consists of numbers, to its constant result."""
+    """Translate Constant of numbers to a constant tensor; a Constant of text is refused."""
     for name, dtype in (
         ("value_float", np.float32),
         ("value_floats", np.float32),

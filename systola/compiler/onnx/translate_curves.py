@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The translation of functions of one number, to bounds or to tables of codes.
 
-Relu and Clip bound a result that waits for its quantisation. Other functions become tables.
+Codes are quantised numbers. Relu and Clip bound a result that is calculated only when its
+quantisation is known. Other functions become tables.
 """
 
 from __future__ import annotations
@@ -117,7 +118,9 @@ def _sigmoid(_: OnnxNode, x: Numbers) -> Numbers:
 
 
 def _polynomial(x: Numbers, coefficients: Sequence[float]) -> Numbers:
-    """Return a polynomial by Horner's rule, with products that are not rounded before each sum."""
+    """Return a polynomial by Horner's rule, with fused multiply-adds: a product is added before it
+    is rounded.
+    """
     result = np.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
         exact = result.astype(np.float64) * x + np.float64(np.float32(coefficient))

@@ -118,7 +118,10 @@ def _dequantised_weights(scope: Scope, node: OnnxNode, position: int) -> Weights
 
 
 def _centred(weights: Weights, axis: int) -> NDArray[np.int64]:
-    """Return the codes of weights less their zero points; several scales must be along `axis`."""
+    """Return the codes of weights less their zero points.
+
+    If there are several scales, each must belong to an index along `axis`.
+    """
     codes = weights.codes
     if str(codes.dtype) not in ("int8", "uint8") or codes.size > MAX_WEIGHTS or codes.size == 0:
         raise ModelError(f"weights of {codes.dtype} and shape {codes.shape} are not supported")
@@ -137,8 +140,8 @@ def _centred(weights: Weights, axis: int) -> NDArray[np.int64]:
 def _bias(bias: Entry | None, count: int, scales: NDArray[np.float32]) -> NDArray[np.int64]:
     """Return an operator's bias in units of its sums.
 
-    ONNX Runtime takes a bias of int32 codes without a look at its scale, so this must be the sums'
-    scale.
+    ONNX Runtime adds the int32 codes of a bias to the sums without a look at the bias's scale. So a
+    bias in int32 is refused if its scale differs from the sums' scale.
     """
     match bias:
         case None:
@@ -206,8 +209,8 @@ def _gemm(
         raise ModelError(f"an input of shape {source.codes.shape} is not supported")
     alpha = node.number("alpha", 1.0)
     if alpha != 1 and isinstance(bias, Weights) and node.kind == "Gemm":
-        # With an alpha other than 1, ONNX Runtime calculates Gemm in float32, so the bias keeps its
-        # own scale.
+        # With an alpha other than 1, ONNX Runtime calculates Gemm in float32, so the bias may have
+        # another scale than the sums.
         bias = bias.numbers
     linear = _product(source, weights, alpha, bias, transposed=node.integer("transB", 0) != 0)
     if isinstance(bias, np.ndarray) and bias.dtype == np.float32:
@@ -236,9 +239,8 @@ def _product(
 
 
 def _repeated(scope: Scope, node: OnnxNode, value: Value, count: int) -> Value:
-    """Return a value with all channels of `value` repeated `count` times.
-
-    The operations that make it are added.
+    """Add the operations that repeat all channels of `value` together `count` times, and return the
+    new value.
     """
     result, items = repeated(str(node), value, count)
     for item in items:
@@ -276,7 +278,12 @@ def _add_product(
 def _rows(
     scope: Scope, node: OnnxNode, source: Codes, weights: NDArray[np.int64]
 ) -> tuple[Value, NDArray[np.int64]]:
-    """Return the rows of a product in their storage order, and the weights in the same order."""
+    """Return the source of a product, and the weights in the order in which a row's elements are
+    stored.
+
+    If the rows are not stored one after another, operations that move the source's elements are
+    added.
+    """
     layout = source.layout.divided(source.shape)
     if layout is not None:
         *outer, inner = layout.axes(source.shape)
@@ -341,7 +348,9 @@ def _add_convolution(
 
 
 def _copies(scope: Scope, node: OnnxNode, source: Value, count: int, fill: int) -> Value:
-    """Return a value with each channel of `source` repeated `count` times; add its operation."""
+    """Add the operation that repeats each channel of `source` `count` times, and return the new
+    value.
+    """
     channels = count * source.channels
     check_moves(source.channels, channels)
     result = Value(f"{source.name} for {node}", (*source.shape[:-1], channels))
@@ -361,7 +370,9 @@ def _add_groups(
     groups: int,
     output: LinearOutput,
 ) -> None:
-    """Add a convolution for each group of channels, with the parts cut and joined."""
+    """Add a convolution for each group of channels, and the operations that cut the source and join
+    the results.
+    """
     inputs, outputs = weights.shape[2], weights.shape[3] // groups
     results: list[Value] = []
     for group in range(groups):

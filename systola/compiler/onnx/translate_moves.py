@@ -250,7 +250,7 @@ def _join(
     quantisation: Quantisation,
     limits: Limits,
 ) -> Codes:
-    """Join the parts of a concatenation after a requantisation of each to the result's scale."""
+    """Join the parts of a concatenation; each part is first requantised to the result's scale."""
     shape = _joined_shape([part.shape for part in parts], axis)
     codes = [
         _requantised_part(scope, node, number, part, quantisation, limits)

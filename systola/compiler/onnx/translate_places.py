@@ -18,7 +18,9 @@ from systola.compiler.shape_checks import checked_axis
 
 
 def translate_arg_extreme(scope: Scope, node: OnnxNode) -> None:
-    """Translate ArgMax and ArgMin of codes to two pools, along axes of up to 255 elements."""
+    """Translate ArgMax and ArgMin of codes to two pools, along axes of up to 255 elements; else to
+    the host.
+    """
     entry = scope.entry(node, 0)
     if isinstance(entry, Dequantised) and bool((np.diff(entry.numbers) > 0).all()):
         entry = entry.codes

@@ -89,9 +89,9 @@ def _average_on_host(
     limits: Limits,
     window: Window,
 ) -> Codes:
-    """Add the mean on the host, in float32 as in ONNX Runtime.
+    """Add the operations with which the host calculates the mean in float32, as ONNX Runtime does.
 
-    The host is needed for numbers that are no multiples of a scale.
+    The machine cannot do this for numbers that are no multiples of a scale.
     """
     value = scope.feature_map(node, source.codes)
     shape = (1, *window.out, value.channels)
@@ -173,8 +173,8 @@ def _average_pool(
 def _padded(
     scope: Scope, node: OnnxNode, source: Dequantised, value: Value, window: Window
 ) -> tuple[Value, Window]:
-    """Return a map with zeros around it, as far as the windows reach, and the windows over this
-    map.
+    """Return a map with zeros around it, as far as windows reach, and the windows with positions in
+    this map.
     """
     height, width = (
         (out - 1) * stride + (kernel - 1) * dilation + 1

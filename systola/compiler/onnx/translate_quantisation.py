@@ -18,9 +18,9 @@ from systola.compiler.operations import Value
 
 
 def translate_quantize(scope: Scope, node: OnnxNode) -> None:
-    """Translate QuantizeLinear, which gives the operator before it a scale.
+    """Translate QuantizeLinear, which gives the result of the operator before it a scale.
 
-    Only with this scale can the operator's result be calculated.
+    Only with this scale can the machine calculate that result.
     """
     source = scope.entry(node, 0)
     if isinstance(source, Weights):
@@ -44,7 +44,9 @@ def translate_quantize(scope: Scope, node: OnnxNode) -> None:
 def requantised(
     scope: Scope, node: OnnxNode, source: Dequantised, quantisation: Quantisation
 ) -> Codes:
-    """Return the codes, with a new quantisation, of numbers that are a function of other codes."""
+    """Return a float32 tensor, a function of codes, in a new quantisation; a table gives the new
+    codes.
+    """
     table = quantisation.codes(source.numbers)
     if np.array_equal(table, np.arange(-128, 128)):
         return replace(source.codes, unsigned=quantisation.unsigned)
@@ -78,7 +80,9 @@ def _quantised_constant(scope: Scope, node: OnnxNode, source: Constant) -> Const
 
 
 def translate_dequantize(scope: Scope, node: OnnxNode) -> None:
-    """Translate DequantizeLinear to a note of the numbers for which codes stand."""
+    """Translate DequantizeLinear to a note of the numbers for which codes stand; nothing is
+    calculated.
+    """
     source = scope.entry(node, 0)
     if isinstance(source, np.ndarray):
         dtype = str(source.dtype)
@@ -102,7 +106,7 @@ def translate_dequantize(scope: Scope, node: OnnxNode) -> None:
 
 
 def _channel_shape(node: OnnxNode, shape: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """Return the shape in which a node's scales fit an array of `shape`."""
+    """Return the shape with which a node's scales can be broadcast to an array of `shape`."""
     if count == 1:
         return (1,) * len(shape)
     axis = node.integer("axis", 1)

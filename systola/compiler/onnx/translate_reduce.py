@@ -129,7 +129,7 @@ def translate_reduce_extreme(scope: Scope, node: OnnxNode) -> None:
 def _mean_of_numbers(
     scope: Scope, node: OnnxNode, source: Dequantised, axes: set[int], kept: tuple[int, ...]
 ) -> HostArray:
-    """Add the mean on the host in float32, and return its result."""
+    """Add the operations with which the host calculates a mean in float32, and return the mean."""
     shape = source.codes.shape
     wide = [axis for axis, size in enumerate(shape) if size > 1]
     along = [axis for axis in wide if axis in axes]
@@ -159,7 +159,9 @@ def _add_mean(
     quantisation: Quantisation,
     limits: Limits,
 ) -> Codes:
-    """Add the operations for a mean: a pool, or over channels a convolution with ones."""
+    """Add the operations for a mean: a pool, or a convolution with weights of 1 if the mean is over
+    channels.
+    """
     shape = source.codes.shape
     if len(shape) > 4:
         raise ModelError(f"a mean over {shape} is not supported")

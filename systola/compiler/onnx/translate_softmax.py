@@ -45,7 +45,9 @@ def translate_softmax(scope: Scope, node: OnnxNode) -> None:
 
 
 def _numbers(scope: Scope, node: OnnxNode) -> HostArray:
-    """Add the Softmax of numbers that codes stand for, and return its result in float32."""
+    """Add the host's operations for the Softmax of a quantised tensor, and return its result in
+    float32.
+    """
     source = scope.dequantised(node, 0)
     codes = source.codes
     value = scope.arranged(node, codes, range(len(codes.shape)), codes.shape, to_host=True)

@@ -156,7 +156,10 @@ def _shape(scope: Scope, node: OnnxNode) -> tuple[int, ...]:
 
 
 def _given_axes(scope: Scope, node: OnnxNode, rank: int) -> list[int] | None:
-    """Return a node's axes: an attribute before version 13, else an input; None without axes."""
+    """Return a node's axes, or None if the node has none.
+
+    Before version 13 of the standard operators the axes are an attribute, later an input.
+    """
     if "axes" in node.attributes:
         axes = list(node.integers("axes"))
     elif scope.optional(node, 1) is not None:

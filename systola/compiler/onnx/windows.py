@@ -10,7 +10,7 @@ from systola.compiler.onnx.model import OnnxNode
 from systola.compiler.operations import Window
 
 MOST = 1 << 20
-"""Largest number that describes a window, which is beyond the size of any map."""
+"""Largest kernel size, stride, dilation and padding of a window, beyond the size of any map."""
 
 
 def read_window(
