@@ -2,8 +2,9 @@
 """The cut of a network into programs for the machine and functions of the host between them.
 
 The machine takes as many operations as possible at one time. An operation waits for the host only
-if one of its sources comes from the host. Changes of shape cost nothing on either side, so they
-stay on the side of their source. They leave the machine if only the host sees their result.
+if one of its sources comes from the host. A change of shape costs nothing on either side, so it
+stays on the side of its source. A change of shape leaves the machine if only the host uses the
+result.
 """
 
 from __future__ import annotations
@@ -38,11 +39,16 @@ class Translation:
     items: tuple[Item, ...]
     """Operations and host stages in an order of execution; all are needed for the outputs."""
     repeat: int
-    """Number of samples of the translated network in each sample of the model."""
+    """Batch size in the model's own shapes: the number of samples that one sample of the model
+    holds.
+    """
     inexact_channels: int
-    """Number of channels for which no multiplier gives all of the interpreter's results."""
+    """Number of channels for which no multiplier of 31 bits gives all of the interpreter's results.
+    """
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Reasons why operators stay on the host, by the operators' texts; some operators have none."""
+    """Reasons why operators stay on the host, by texts such as "operator 3 (SOFTMAX)". An operator
+    without a known reason is missing.
+    """
     first_values: tuple[NDArray[Any], ...] = ()
     """First values of the variables, which keep a value from one sample to the next."""
 
@@ -78,8 +84,8 @@ def _levels(translation: Translation) -> list[tuple[Item, int]]:
     for item in translation.items:
         level = max((levels[source] for source in item.sources), default=0)
         if isinstance(item, Reshape):
-            # The host reshapes an input if its elements go to other lines, or if the machine uses
-            # no other shape of it. Otherwise the input would be in the machine twice.
+            # The host reshapes an input if the elements go to other lines, or if the machine uses
+            # no other shape of the input. Otherwise the input would be in the machine twice.
             alike = item.source.channels == item.result.channels and item.result.dtype == "int8"
             wanted = level % 2 == 1 or (alike and uses[item.source] > 1)
         else:
@@ -93,7 +99,9 @@ def _levels(translation: Translation) -> list[tuple[Item, int]]:
 def _views_off_the_machine(
     translation: Translation, items: list[tuple[Item, int]]
 ) -> list[tuple[Item, int]]:
-    """Return the items with changes of shape as stages of the host, if only the host uses them."""
+    """Return the items, in which a change of shape becomes a stage of the host if only the host
+    uses its result.
+    """
     first_use: dict[Value, int] = {}
     result: list[tuple[Item, int]] = []
     for item, level in reversed(items):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The place of the largest code along an axis: two pools, and operations between them.
+"""The search for the largest code along an axis (ArgMax): two pools, and operations between them.
 
-The first pool finds the largest code. Each element that equals it then becomes its own place,
-counted from the end, and all other elements become 0. The second pool finds the largest of these,
-which is the first place of the largest code.
+The place of an element is its index along the axis. The first pool finds the largest code. Each
+element equal to the largest code then becomes its distance from the end, 1 for the last element,
+and all other elements become 0. The second pool finds the largest distance, which is the distance
+of the first such element.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ from systola.compiler.partition import Item, needs_host
 from systola.compiler.quantise import INT8, table_bytes
 
 MOST_PLACES = 255
-"""Largest number of elements along the axis, as a code has to count them."""
+"""Largest number of elements along the axis: distances from 1 on must fit into 8 bits."""
 _FACTOR = 1 << 29
-"""Multiplier of an operand of Vector: code x becomes x 2^20 2^29 / 2^31 = x 2^18.
+"""Multiplier of both operands of a subtraction.
 
-The result is divided by 2^18 again.
+Vector makes x 2^20 2^29 / 2^31 = x 2^18 of a code x. The requantisation divides the difference by
+2^18 again.
 """
 
 
@@ -63,12 +65,12 @@ def columns_along(shape: Sequence[int], axis: int) -> Columns:
 def first_places(
     operator: str, source: Value, result: Value, dtype: str, *, smallest: bool
 ) -> list[Item] | None:
-    """Return the operations for ArgMax along the columns of a map; for ArgMin with `smallest`.
+    """Return the operations that find the index of the largest code in each column of a map.
 
-    `source` is a map of 1 x columns x places x channels. `result` has columns x channels whole
-    numbers of type `dtype`. If several codes are the largest, the first place counts. Returns None
-    for more than MOST_PLACES places, and if the machine cannot copy the largest codes to all
-    places.
+    `source` is a map of 1 x columns x places x channels, and `result` has columns x channels
+    indexes of type `dtype`. The first of several equal codes counts. With `smallest` the smallest
+    code is searched. Returns None for more than MOST_PLACES elements in a column, and if the
+    machine cannot copy the largest codes to all elements.
     """
     _, columns, places, channels = source.shape
     if places > MOST_PLACES:
@@ -98,7 +100,7 @@ def first_places(
     first = Value(f"first place for {operator}", best_shape)
     # The difference to the largest code is 0 for the largest code, and below 0 for the others.
     mark = table_bytes((INT8 == 0).astype(np.int8))
-    # Places are counted from the end, in codes with the zero point -128: 1 for the last place.
+    # Distances from the end are codes with the zero point -128: the last element has 1.
     from_end = (places - np.arange(places) - 128).astype(np.int8)
     spread = np.broadcast_to(from_end[:, np.newaxis], source.shape)
     items += [

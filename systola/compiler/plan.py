@@ -3,8 +3,8 @@
 
 Rows (samples) are cut into chunks that go through all layers one after another. In a layer, the
 tiles along N are cut into groups, with one MatrixMultiply and one Activate each. If the input of
-the first layer is too long for the buffer, it is read in segments along K, again for every group.
-The products of the segments are accumulated.
+the first layer is too long for the buffer, each group reads the whole input again, in segments
+along K. The products of the segments are accumulated.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ def _largest(opcode: Opcode, name: str) -> int:
 
 MAX_ROWS = _largest(Opcode.MATRIX_MULTIPLY, "rows")
 MAX_TILES = _largest(Opcode.MATRIX_MULTIPLY, "k_tiles")
-"""Largest number of rows, and largest number of tiles along K or N, in one instruction."""
+"""Largest number of rows, and largest number of tiles along K or N, of one MatrixMultiply."""
 
 WEIGHT_SHARE = Fraction(6, 10)
 HOST_SHARE = Fraction(8, 10)
-"""Shares of the time of the weight port and of the host port that a plan may use. Refresh and other
-users need the rest.
+"""Shares of the time of the weight port and of the host port that a plan may use. Memory refresh
+and other users of the memory take the rest.
 """
 STALLED_RATE = Fraction(9, 10)
-"""Number of beats that a host port gives in each cycle while it streams."""
+"""Assumed number of bus beats in a cycle that the host port delivers while it streams."""
 ISSUE_CYCLES = 4
 """Rough cost of an instruction in cycles, so that shorter programs are preferred."""
 
 
 @dataclass(frozen=True)
 class LayerShape:
-    """The number of tiles of a layer along K and N."""
+    """The size of a layer in weight tiles, along K (inputs) and along N (outputs)."""
 
     k_tiles: int
     n_tiles: int
@@ -58,8 +58,8 @@ class Area:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A plan for a chain of layers: the cut of the work into parts, and their places in the
-    buffer.
+    """A plan for a chain of layers: the cut of the work into parts, and the areas of the buffer
+    that rows and results take.
     """
 
     chunks: tuple[int, ...]
@@ -67,13 +67,15 @@ class Plan:
     groups: tuple[int, ...]
     """Number of tiles along N in one group, for each layer; the last group may be smaller."""
     segment: int
-    """Number of tiles along K of the first layer in one Read_Host_Memory; the last may have
-    fewer.
+    """Number of tiles along K of the first layer's input in one Read_Host_Memory; the last segment
+    may have fewer.
     """
     input: Area
     """Buffer lines for the rows from host memory, used as a ring."""
     hidden: tuple[Area, Area]
-    """Buffer lines for the results of even layers and of odd layers, except the last layer."""
+    """Buffer lines for the results of all layers but the last: an area for the layers 0, 2, ... and
+    an area for the layers 1, 3, ...
+    """
     output: Area
     """Buffer lines for the results of the last layer, used as a ring."""
     cycles: Fraction
@@ -86,8 +88,8 @@ def make_plan(config: Config, layers: tuple[LayerShape, ...], rows: int) -> Plan
 
     Raises CompileError if not even a single row fits the machine.
     """
-    # All distinct values of ceil(rows / chunks) are tried, without a loop over all numbers of
-    # chunks.
+    # The sizes are all distinct values of ceil(rows / n) for n chunks. They follow from the numbers
+    # up to the square root of `rows`, without a loop over all n.
     roots = range(1, isqrt(rows) + 1)
     sizes = {*roots, *(tiles(rows, count) for count in roots)}
     plans = (_plan(config, layers, rows, size) for size in sizes if size <= MAX_ROWS)
@@ -107,7 +109,7 @@ def tile_cycles(config: Config) -> Fraction:
 
 
 def _plan(config: Config, layers: Sequence[LayerShape], rows: int, size: int) -> Plan | None:
-    """Return the plan for chunks of `size` rows, or None if such chunks do not fit."""
+    """Return the plan for chunks of at most `size` rows, or None if such chunks do not fit."""
     chunks = _even(rows, size)
     groups = [_group(config, layers, shape, size) for shape in layers]
     if not all(groups):
@@ -126,8 +128,8 @@ def _plan(config: Config, layers: Sequence[LayerShape], rows: int, size: int) ->
     segment = first.k_tiles
     outputs = _output_lines(last, groups[-1], size, copies)
     if inputs + outputs > free or segment > MAX_TILES:
-        # If a small group lets the whole input stay in the buffer, it costs less than segments of
-        # the input.
+        # A small group needs few output lines. If the whole input then stays in the buffer, small
+        # groups cost less than an input in segments.
         group = (free - inputs) // (2 * size)
         if group >= min(4, groups[-1]) and segment <= MAX_TILES:
             groups[-1] = _balanced(last.n_tiles, min(group, groups[-1]))
@@ -150,10 +152,10 @@ def _plan(config: Config, layers: Sequence[LayerShape], rows: int, size: int) ->
 
 
 def _group(config: Config, layers: Sequence[LayerShape], shape: LayerShape, size: int) -> int:
-    """Return the largest group of tiles along N that accumulators and parameter entries allow.
+    """Return the largest number of tiles along N for a group of a layer with chunks of `size` rows.
 
-    The result is 0 if they allow none. A group may take all accumulators: Activate is chained to
-    the MatrixMultiply before it, and the next MatrixMultiply follows row by row.
+    Accumulators and parameter entries limit the group; 0 means that no group fits. A group may take
+    all accumulator rows, since Activate frees them row by row for the next MatrixMultiply.
     """
     limit = min(MAX_TILES, config.accumulator_rows // size)
     if sum(layer.n_tiles for layer in layers) > config.parameter_entries:
@@ -186,12 +188,14 @@ def _estimate(
 ) -> Fraction:
     """Return a rough number of cycles for the whole work.
 
-    It is the time of the busiest unit, with work before and after this unit's work.
+    The number is the time of the busiest unit, with additions for the first read of the input and
+    for instructions.
     """
     first, last = layers[0], layers[-1]
     rows = sum(chunks)
     tile_count = sum(shape.k_tiles * shape.n_tiles for shape in layers)
-    # The array cannot replace a tile before the next tile has been shifted in.
+    # A chunk with fewer vectors than the array has rows takes a cycle for each row, as the next
+    # tile must first be shifted in.
     array = tile_count * sum(max(size, config.rows) for size in chunks)
     weights = len(chunks) * tile_count * tile_cycles(config)
     whole = segment == first.k_tiles
@@ -205,7 +209,9 @@ def _estimate(
     instructions = len(chunks) * (loads + steps + tiles(last.n_tiles, groups[-1]) + 1)
 
     busiest = max(array, weights / WEIGHT_SHARE, reads / HOST_SHARE, writes / HOST_SHARE)
-    # The first pass over the input runs at the speed of the host port.
+    # While the first input is read, the array waits if the host port takes more than a cycle for
+    # each line.
     exposed = (config.input_pitch // bus / STALLED_RATE - 1) * chunks[0] * segment
-    # Repeated reads cost nothing as long as the ports keep up. But fewer reads are safer.
+    # Reads take no extra cycles as long as the ports keep up. A small charge prefers plans with
+    # fewer reads.
     return busiest + exposed + (weights + reads) / 50 + ISSUE_CYCLES * instructions

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names from files and reasons of libraries, made safe to be shown."""
+"""Functions that make names from files and error messages of libraries safe to be shown."""
 
 from __future__ import annotations
 
 MOST_REASON = 300
-"""Largest length of a library's reason, in characters: LiteRT names each wrong tensor in one line.
+"""Largest length of a library's error message, in characters: LiteRT names each wrong tensor in one
+line.
 """
 
 

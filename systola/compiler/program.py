@@ -16,23 +16,24 @@ from systola.compiler.operations import Value
 
 @dataclass(frozen=True)
 class HostMap:
-    """A feature map in host memory, with the map of every sample."""
+    """The layout in host memory of one input or output of a program, for all samples."""
 
     matrix: HostMatrix
     """Matrix in host memory, with a row for each pixel of each sample.
 
-    With packed channels the matrix has a row for each row of pixels. It may have more rows than the
-    samples fill.
+    With packed channels the matrix has a row for each row of pixels. The matrix may have more rows
+    than the samples fill.
     """
     rows: int
-    """Number of rows of the matrix that one sample takes."""
+    """Number of rows of `matrix` that one sample takes."""
     columns: NDArray[np.int64]
-    """Column in the matrix for each element of a row of the map."""
+    """Column of `matrix` for each element of one row of a sample."""
     order: NDArray[np.int64]
-    """Row in the matrix for each row of each sample, one sample after another."""
+    """Row of `matrix` for each row of each sample, one sample after another."""
 
     def offsets(self) -> NDArray[np.int64]:
-        """Return the byte offset in the host window of each element, sample after sample.
+        """Return the byte offset in the host window of each element of the map, sample after
+        sample.
 
         The result has one dimension.
         """
@@ -55,10 +56,10 @@ class HostMap:
 
 @dataclass(frozen=True)
 class LayerWork:
-    """A piece of work that ends with one tag: a layer of the network, or a move of its data."""
+    """A piece of a program's work, a layer or a move of data, that ends with one Debug_Tag."""
 
     operator: str
-    """Operator of the network, for reports."""
+    """Name of the operator in the model, for reports."""
     shape: tuple[int, ...]
     """Shape of the operator's result, for one sample."""
     macs: int
@@ -77,11 +78,11 @@ def output_work(outputs: Sequence[Value]) -> LayerWork:
 class Program:
     """A compiled program, which takes and makes samples of int8.
 
-    After each layer there is a Debug_Tag with the layer's place in `layers`.
+    After each layer there is a Debug_Tag with the layer's index in `layers`.
     """
 
     image: Image
-    """Image of the program, with weights and constants; inputs are as `bind` has set them."""
+    """Image of the program, with weights and constants; `bind` returns it with inputs, too."""
     inputs: tuple[HostMap, ...]
     outputs: tuple[HostMap, ...]
     layers: tuple[LayerWork, ...] = ()

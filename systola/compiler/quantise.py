@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Multipliers and tables that stand for real scales, exactly as in LiteRT.
 
-LiteRT here means the reference path (BUILTIN_REF) of ai-edge-litert. It is the same in 1.2.0 and
-2.3.0, except for FULLY_CONNECTED. If LiteRT calculates in float32, so do these functions.
+LiteRT here means the reference path (BUILTIN_REF) of ai-edge-litert. This path gives the same
+results in 1.2.0 and 2.3.0, except for FULLY_CONNECTED. If LiteRT calculates in float32, so do these
+functions.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from systola.compiler.layer import MAX_LEFT, MAX_RIGHT
 INT8 = np.arange(-128, 128, dtype=np.int64)
 """All int8 codes in their numeric order."""
 LARGE = 200.0
-"""Number of which the exponential is infinite in float32, and finite in float64."""
+"""Limit of arguments of exp; exp of this number is infinite in float32, and finite in float64."""
 MAX_SHIFT = 20
-"""Largest exponent of a multiplier between two int8 tensors; larger exponents are refused."""
+"""Largest binary exponent of a multiplier between two int8 tensors; larger ones are refused."""
 NO_SCALE = 2.0**-80
-"""Least scale in use: it makes 0 of any sum of 32 bits, as do 0 and all smaller scales."""
+"""Scale used in place of 0 and all smaller scales: any sum of 32 bits times this scale rounds to 0.
+"""
 MAX_STEPS = 255
 """Largest distance between two int8 codes."""
 
@@ -103,17 +105,17 @@ def _multiplier_range(
     """Return the least and greatest multiplier q with which the results step up at the right sums.
 
     `sums` has the right sum for each step, and `a` the numbers that exact_multipliers explains.
-    Only the `wanted` steps count, and only for sums from `low` to `high`, low >= 1. If `negative`
-    is 1 and not 0, all these sums are absolute values of negative sums.
+    Only the `wanted` steps count, and only for sums from `low` to `high`, low >= 1. `negative` is 1
+    if all these sums are absolute values of negative sums, else 0.
     """
     low, high = low[:, np.newaxis], high[:, np.newaxis]
-    # Only the first step out of reach counts, as later steps demand less.
+    # Of the steps above `high` only the first one limits q, as later steps demand less.
     reachable = sums <= high
     counts = np.column_stack([np.ones_like(reachable[:, 0]), reachable[:, :-1]]) & wanted
     beyond, before = np.maximum(sums, low), np.minimum(sums - 1, high)
-    # The condition is t q >= a or, for negative sums, t q > a.
+    # The least q follows from t q >= a or, for negative sums, from t q > a.
     least = np.where(counts & (beyond <= high), (a - 1 + negative) // beyond + 1, 0)
-    # The condition is (t - 1) q < a or, for negative sums, (t - 1) q <= a.
+    # The greatest q follows from (t - 1) q < a or, for negative sums, from (t - 1) q <= a.
     highest = (1 << 31) - 1
     below = (a - 1 + negative) // np.maximum(before, 1)
     greatest = np.where(counts & (before >= low), below, highest)
@@ -159,10 +161,10 @@ def rounded_shift(x: NDArray[np.int64], count: NDArray[np.int64] | int) -> NDArr
 
 
 def to_single(x: float) -> float:
-    """Return `x` rounded to float32, infinite if it is too large.
+    """Return `x` rounded to float32, or infinity if `x` is too large.
 
-    Products and quotients of two float32 may be calculated in float64 first: this is exact enough
-    for the result of float32 arithmetic.
+    The exact float64 product or quotient of two float32 may be given: two roundings have the same
+    result here as one.
     """
     with np.errstate(over="ignore"):
         return float(np.float32(x))
@@ -221,7 +223,7 @@ def _logistic(x: NDArray[np.float32]) -> NDArray[np.float32]:
 def _tanh(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return tanh(x) from expm1f, as glibc 2.36 does, with which LiteRT was measured.
 
-    The rounded exact value differs in about one code of a million.
+    The exact tanh rounded to float32 would give another code in about one of a million cases.
     """
     one, two = np.float32(1), np.float32(2)
     magnitude = np.abs(x)
@@ -232,7 +234,7 @@ def _tanh(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _rounded(x: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return `x` rounded to float32, infinite if it is too large."""
+    """Return `x` rounded to float32, with infinity for numbers that are too large."""
     with np.errstate(over="ignore"):
         return x.astype(np.float32)
 
@@ -244,9 +246,10 @@ def requantise_table(
     out_zero_point: int,
     limits: tuple[int, int] | None = None,
 ) -> NDArray[np.int8]:
-    """Return a table of QUANTIZE from int8 to int8, or of RELU and RELU6 with their `limits`.
+    """Return a table of QUANTIZE from int8 to int8, or of a RELU operator with result codes
+    `limits`.
 
-    LiteRT divides the scales in float64 for QUANTIZE, and in float32 for RELU and RELU6. Raises
+    LiteRT divides the scales in float64 for QUANTIZE, and in float32 for RELU operators. Raises
     ModelError if the quotient of the scales is too large.
     """
     effective = scale / out_scale

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESERVE = 5.0
-"""Natural logarithm of a quotient: the largest float32 divided by ONNX Runtime's largest sum of
-exponentials.
+"""Natural logarithm of a safety factor: the largest float32 is e^5 times ONNX Runtime's largest sum
+of exponentials.
 """
 
 
@@ -30,12 +30,13 @@ def quantised_softmax(
 ) -> NDArray[np.int8]:
     """Return the softmax of each row of `x`, rows x elements; the result has the same shape.
 
-    The arguments must satisfy fits_float32. If the model has uint8, codes and zero point here are
-    less by 128.
+    The arguments must satisfy fits_float32. For a model with uint8, `x` and `zero_point` are 128
+    less than in the model.
     """
     table = _exponentials(scale, x.shape[1])
     codes = x.astype(np.int64)
-    # The table entry for the largest code is used for the largest element of each row.
+    # The largest element of each row takes the last entry, and other elements the entries before it
+    # by their distance in codes.
     values = table[255 + codes - codes.max(axis=1, keepdims=True)]
     total = np.add.accumulate(values, axis=1, dtype=np.float32)[:, -1:]
     whole = np.rint(values * _steps(out_scale) / total).astype(np.int64)
@@ -43,14 +44,14 @@ def quantised_softmax(
 
 
 def _steps(out_scale: float) -> np.float32:
-    """Return the number of steps of the result's codes from 0 to 1."""
+    """Return the distance between the result's codes for 0 and for 1."""
     return np.floor(np.float32(1) / np.float32(out_scale))
 
 
 def _exponentials(scale: float, length: int) -> NDArray[np.float32]:
     """Return a table of the exponentials of all distances from -255 to 0 codes.
 
-    All are multiplied by the same factor, such that their sums still fit float32.
+    All entries are multiplied by one factor, chosen so that a sum of `length` entries fits float32.
     """
     largest = np.log(np.float32(np.finfo(np.float32).max) / np.float32(length))
     shift = max(0.0, float(largest) - RESERVE) / float(np.float32(scale))

@@ -44,10 +44,10 @@ def read_model(content: bytes, semantics: Semantics | None = None) -> tuple[Netw
 
 
 def read_source(content: bytes, semantics: Semantics | None = None) -> Source | None:
-    """Return a file's operators in a form in which an interpreter can run some of them.
+    """Return a model file as a Source, which an interpreter can run in parts.
 
-    `semantics` is as for read_model. Returns None if there is no interpreter for them. Raises
-    ModelError if the file cannot be read.
+    `semantics` is as for read_model. Returns None if no interpreter has these semantics for the
+    file. Raises ModelError if the file cannot be read.
     """
     if content[4:8] == IDENTIFIER and semantics in (None, Semantics.LITERT_2):
         return TfliteSource(content)

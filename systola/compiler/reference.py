@@ -3,7 +3,8 @@
 
 `python -m systola.compiler.reference --write docs` writes the page. With `--check docs` the command
 exits with status 1 if the page is missing or out of date. The text of an operator is the first
-paragraph of the docstring of the function that translates it, without its verb.
+paragraph of a docstring, without the verb "Translate". The docstring belongs to the function that
+translates the operator.
 """
 
 from __future__ import annotations

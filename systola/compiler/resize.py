@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bilinear resizing of maps on the machine, as depthwise convolutions with exact weights.
 
-The columns of a map are repeated first, so that one kernel makes all columns of the result. A row
-of the result is a mix of two rows. So one convolution makes all rows with the same shares of the
-two. At last the rows are put in order.
+The pixels of each row are repeated first, so that one kernel makes all columns of the result. A row
+of the result mixes one or two rows of the source. One convolution makes all rows of the result with
+the same shares of their sources. At last a concatenation puts the rows in order.
 
-A kernel serves all columns if the map becomes larger by a power of two, or smaller by a whole
-factor. The sums are whole multiples of a power of two, and the division rounds halves away from 0.
+One kernel makes all columns if the map becomes wider by a power of two, or narrower by a whole
+factor. A sum is divided by the sum of its weights, a power of two, with halves rounded away from 0.
 """
 
 from __future__ import annotations
@@ -45,22 +45,26 @@ MOST_WEIGHT = 127
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A kernel over the pixels along an axis, each of which occurs `copies` times side by side.
+    """A kernel along an axis, over pixels each of which occurs `copies` times side by side.
 
     Pixels beyond an edge equal the pixel at the edge.
     """
 
     copies: int
     first: int
-    """Number of the first copy under the kernel when it makes the first pixel of the result."""
+    """Index of the copy at which the kernel starts for the first pixel of the result.
+
+    Copies are counted from 0, from the first copy of the first pixel; negative indexes are beyond
+    the edge.
+    """
     stride: int
     weights: tuple[int, ...]
 
     def pixels(self, count: int) -> NDArray[np.int64]:
-        """Return the numbers of the pixels under the kernel for each of `count` pixels of the
-        result.
+        """Return the indexes of the source's pixels under the kernel, for each of `count` pixels of
+        the result.
 
-        Some numbers are beyond the edges.
+        Indexes below 0 or above the last pixel are beyond the edges.
         """
         starts = self.first + self.stride * np.arange(count)
         return (starts[:, np.newaxis] + np.arange(len(self.weights))) // self.copies
@@ -69,7 +73,10 @@ class _Kernel:
 def resized(
     operator: str, source: Value, result: Value, rows: Places, columns: Places
 ) -> list[Node]:
-    """Return the operations that resize a map of int8; raise ModelError if its sizes do not fit."""
+    """Return the operations that resize a map of int8.
+
+    Raises ModelError if the machine cannot resize these sizes exactly.
+    """
     for axis, places in (("rows", rows), ("columns", columns)):
         if max(places.size, places.count) > MOST_PIXELS:
             raise ModelError(
@@ -104,7 +111,9 @@ def _is_copy(places: Places) -> bool:
 
 
 def _common_kernel(places: Places) -> _Kernel | None:
-    """Return the kernel that makes each pixel of the result along an axis, or None if none does."""
+    """Return one kernel that makes all pixels of the result along an axis, or None if there is
+    none.
+    """
     count, one = places.count, 1 << BILINEAR_BITS
     wanted = np.zeros((count, places.size), np.int64)
     np.add.at(wanted, (np.arange(count), places.lower), one - places.share)
@@ -123,7 +132,7 @@ def _common_kernel(places: Places) -> _Kernel | None:
 
 
 def _kernels(places: Places) -> Iterator[_Kernel]:
-    """Yield kernels that may make all pixels of a result, kernels with fewer weights first."""
+    """Yield kernels that may make all pixels of a result; _common_kernel checks each of them."""
     if places.size == 1:
         yield _Kernel(min(places.count, MAX_LEFT + 1), 0, 1, (1,))
     stride = int(places.lower[1] - places.lower[0]) if places.count > 1 else 1
@@ -133,17 +142,18 @@ def _kernels(places: Places) -> Iterator[_Kernel]:
         yield _Kernel(1, first, stride, (1, 1))
     copies = 2
     while copies <= MAX_LEFT + 1:
-        # The place of a result's pixel is at a pixel's first copy, or in the middle of the copies.
+        # The first kernel is for LiteRT's plain coordinates, the second for half-pixel centres.
         yield _Kernel(copies, 0, 1, (1,) * copies)
         yield _Kernel(copies, -copies // 2, 1, (1, *(2,) * (copies - 1), 1))
         copies *= 2
 
 
 def _mixes(rows: Places) -> tuple[int, dict[tuple[int, ...], dict[int, list[int]]]]:
-    """Return the sum of a result row's weights, and the rows of the result by their weights.
+    """Return the sum of the weights of a result's row, and the rows of the result grouped by
+    weights.
 
-    A tuple of weights is for one row of the source, or for two consecutive rows. The dictionary has
-    for each tuple the rows of the result with these weights, by their first row of the source.
+    A key is a tuple of weights for one row of the source or for two consecutive rows. For each key
+    there are the indexes of the result's rows, by the index of the first row of the source.
     """
     one = 1 << BILINEAR_BITS
     mixed = rows.lower != rows.upper
@@ -158,7 +168,7 @@ def _mixes(rows: Places) -> tuple[int, dict[tuple[int, ...], dict[int, list[int]
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Yield runs of increasing numbers with one distance, which is small enough for a stride."""
+    """Yield runs of the increasing `numbers` with a constant distance of at most MAX_STRIDE."""
     begin = 0
     for end in range(1, len(numbers) + 1):
         near = end < len(numbers) and numbers[end] - numbers[end - 1] <= MAX_STRIDE
@@ -183,7 +193,7 @@ class _Maker:
     ) -> None:
         """Add the operations for the `count` rows of the result; all sums are divided by `divisor`.
 
-        `mixes` has the rows by their weights, see _mixes.
+        `mixes` has the rows of the result grouped by weights, as _mixes returns them.
         """
         width = self._result.grid[1]
         pixels = self._kernel.pixels(width)
@@ -245,7 +255,8 @@ class _Maker:
     def _repeated(self, source: Value) -> Value:
         """Return a map in which each pixel of a row occurs as often as the kernel needs copies.
 
-        The pixels become a column. A window as wide as there are copies then sees only one pixel.
+        All pixels are reshaped to a column. A max pool with windows of `copies` pixels then makes
+        the copies, as each window sees a single pixel of the column.
         """
         copies = self._kernel.copies
         if copies == 1:

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A memory of which the places are used one after another, over and over."""
+"""An allocator that takes the addresses of a memory one after another, over and over."""
 
 from __future__ import annotations
 
 
 class Ring:
-    """A ring that hands out consecutive places of a memory, and begins again after its end."""
+    """A ring that hands out consecutive addresses of a memory, and begins again after its end."""
 
     def __init__(self, base: int, size: int) -> None:
         self._base, self._size, self._next = base, size, 0
 
     def take(self, count: int) -> int:
-        """Return the address of the first of `count` consecutive places, which are now taken."""
+        """Return the first of `count` consecutive addresses, which are now taken."""
         if self._next + count > self._size:
             self._next = 0
         start = self._base + self._next
@@ -19,7 +19,7 @@ class Ring:
         return start
 
     def skip_to(self, count: int) -> None:
-        """Continue at the start of the memory if fewer than `count` places are left before its
+        """Continue at the start of the memory if fewer than `count` addresses are left before its
         end.
         """
         if self._next + count > self._size:

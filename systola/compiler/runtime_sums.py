@@ -11,9 +11,9 @@ _PACKET = 4
 
 
 def sum_of_rows(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return sums over rows, added one row after the other.
+    """Return the sum of the rows of each array, added one after the other from the first row on.
 
-    `x` is arrays x rows x numbers.
+    `x` is arrays x rows x numbers, the result arrays x numbers.
     """
     total = x[:, 0].copy()
     for row in range(1, x.shape[1]):
@@ -22,10 +22,11 @@ def sum_of_rows(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def sum_of_numbers(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the sums over the numbers of samples x rows x numbers, added as Eigen's redux does.
+    """Return the sum of each row's numbers, added in the order of Eigen's function redux.
 
-    Eigen adds packets from the first aligned number of a row on, even and odd packets apart. The
-    numbers before and after these packets follow. The first number of each sample is aligned.
+    `x` is samples x rows x numbers, the result samples x rows. Eigen adds packets from the first
+    aligned number of a row on, with one sum for even and one for odd packets. Then the numbers
+    before and after the packets are added. The first number of each sample is aligned.
     """
     count = x.shape[2]
     total = np.empty(x.shape[:2], np.float32)

@@ -6,11 +6,11 @@ gives the right results, and the schedule is about speed only:
 
 - Read_Weights for a whole chunk of rows comes after the first input, which takes longer to the
 array than a tile. The weight port then streams on its own.
-- Activate and Write_Host_Memory follow each MatrixMultiply at once: they are chained to it row by
-row. The next MatrixMultiply fills other accumulator rows meanwhile.
-- The input of the next chunk (or segment) goes into the other half of the input area. It is read
-as soon as the present input is in use. Its read comes after the instructions that use the present
-input, since these are fetched through the same port.
+- Activate and Write_Host_Memory follow each MatrixMultiply at once, and work on a row as soon as it
+is there. The next MatrixMultiply fills other accumulator rows meanwhile.
+- The input of the next chunk (or segment) goes into the other half of the input area. The read
+begins as soon as the present input is in use. The read comes after the instructions that use the
+present input, since instructions are fetched through the same port.
 - Parameters come after the first input, unless Activate would then be late.
 """
 
@@ -44,8 +44,8 @@ from systola.compiler.ring import Ring
 MAX_HOST_BYTES = HOST_PAGE_BYTES << 20
 MAX_WEIGHT_TILES = 1 << 24
 MAX_STRIDE = 1 << 24
-"""Largest numbers of bytes of the host window, of tiles of the weight window, and of bytes of a
-`stride`.
+"""Bounds for the bytes of the host window, the tiles of the weight window, and the operand `stride`
+in bytes.
 """
 
 
@@ -54,8 +54,9 @@ def compile_chain(
 ) -> Program:
     """Compile a chain of layers, each fed by the layer before, for `rows` input vectors.
 
-    `works` is empty, or has an item for each layer and one for the output. The program has a tag at
-    the end of each item. Raises CompileError if the work does not fit the machine or its windows.
+    `works` is empty, or describes the work of each layer and then of the output. The program has a
+    Debug_Tag at the end of each of these works. Raises CompileError if the work does not fit the
+    machine or its windows.
     """
     if rows < 1:
         raise CompileError(f"number of rows must be at least 1, not {rows}")
@@ -66,9 +67,9 @@ def compile_chain(
 
 
 def check_gemm(config: Config, m: int, k: int, n: int) -> None:
-    """Raise CompileError if no window can hold the operands of an M x K x N product.
+    """Raise CompileError if the operands of an M x K x N product do not fit into the windows.
 
-    compile_chain makes the same checks, but needs the operands for this.
+    compile_chain makes the same checks, but needs the operands themselves.
     """
     shape = LayerShape(tiles(k, config.rows), tiles(n, config.cols))
     _check_sizes(config, [shape], m)
@@ -97,7 +98,9 @@ def _check_sizes(config: Config, shapes: Sequence[LayerShape], rows: int) -> Non
 
 @dataclass(frozen=True)
 class _Step:
-    """A MatrixMultiply for tiles `n` to `n_end` - 1 along N, and for segment `segment` along K."""
+    """A step that is one MatrixMultiply: tiles `n` to `n_end` - 1 along N, segment `segment` along
+    K.
+    """
 
     chunk: int
     layer: int
@@ -112,8 +115,8 @@ class _Compiler:
         self, config: Config, layers: Sequence[Layer], rows: int, works: Sequence[LayerWork]
     ) -> None:
         self.config, self.layers, self.works = config, layers, tuple(works)
-        # A later MatrixMultiply reads the blocks that Activate writes. So blocks are as wide as the
-        # narrower side of the array.
+        # Between two layers a MatrixMultiply reads the blocks that an Activate writes. So the
+        # blocks there are as wide as the narrower side of the array.
         shared = min(config.rows, config.cols)
         self.k_blocks = [config.rows, *[shared] * (len(layers) - 1)]
         self.n_blocks = [*[shared] * (len(layers) - 1), config.cols]
@@ -205,7 +208,7 @@ class _Compiler:
             raise CompileError(f"the operands need {at} bytes of host memory, over 4 GiB")
 
     def _weights(self) -> NDArray[np.uint8]:
-        """Return the weight tiles, in one dimension, in the order in which a chunk uses them."""
+        """Return the bytes of all weight tiles, in the order in which a chunk uses the tiles."""
         config = self.config
         packed = [
             pack_tiles(config, layer.weights, k_block, n_block)
@@ -235,7 +238,9 @@ class _Compiler:
                 yield _Step(chunk, layer, n, n_end, segment, segment == segments - 1)
 
     def _span(self, step: _Step) -> tuple[int, int]:
-        """Return the first tile along K that a step needs, and the tile after the last."""
+        """Return the index of the first tile along K that a step needs, and the index after the
+        last.
+        """
         k_tiles = self.shapes[step.layer].k_tiles
         if step.layer > 0:
             return 0, k_tiles
@@ -246,8 +251,8 @@ class _Compiler:
         self.program.append(encode(opcode, **operands))
 
     def _emit_all(self) -> None:
-        # These steps read input: all of the first layer if the input comes in segments, else one
-        # for each chunk.
+        # Input is read for all steps of the first layer if the input comes in segments. Otherwise
+        # input is read for the first step of each chunk.
         loads = [
             step for step in self._steps() if step.layer == 0 and (self.segments > 1 or step.n == 0)
         ]
@@ -257,8 +262,8 @@ class _Compiler:
             if len(addresses) < len(loads):
                 addresses.append(self._emit_load(loads[len(addresses)]))
 
-        # Only some parameters come before the input: they delay the first results, which wait for
-        # the host's bus.
+        # As few parameters as possible come before the input, which waits for them on the host's
+        # bus.
         before_input = self._entries_before_input()
         if before_input:
             self._emit_parameters(0, before_input)
@@ -311,10 +316,9 @@ class _Compiler:
         self._emit(Opcode.READ_WEIGHTS, tile=0, count=count)
 
     def _emit_load(self, step: _Step) -> int:
-        """Emit the read of a step's input and, before the first input of a new chunk, of all
-        weights.
+        """Emit the read of a step's input; return the first buffer line of the input.
 
-        Returns the first buffer line of the input.
+        If a chunk other than the first begins, the read of all weights for this chunk comes before.
         """
         if step.chunk > 0 and step.n == 0 and step.segment == 0:
             self._emit_weights()
@@ -333,8 +337,8 @@ class _Compiler:
         return address
 
     def _emit_parameters(self, first: int, end: int, address: int | None = None) -> None:
-        """Emit the load of parameter entries `first` to `end` - 1, to their own place or to
-        `address`.
+        """Emit the load of parameter entries `first` to `end` - 1 into the machine, from entry
+        `address` on; by default from entry `first` on.
         """
         self._emit(
             Opcode.LOAD_PARAMETERS,
@@ -393,9 +397,9 @@ class _Compiler:
     def _entries_before_input(self) -> int:
         """Return the number of parameter entries that are loaded before the first input.
 
-        The number is 0 if Activate can begin after input and entries, and still end with the last
-        MatrixMultiply. Otherwise as many entries come before the input as can be loaded while the
-        first weight tile is fetched.
+        The number is 0 if entries loaded after the input do not delay the end of the first layer.
+        Otherwise as many entries come before the input as can be loaded while the first weight tile
+        is fetched.
         """
         if not self.parameters_stay:
             return 0
@@ -404,12 +408,13 @@ class _Compiler:
         entry = entry_bytes(config) // bus
         size, shape = self.plan.chunks[0], self.shapes[0]
         input_done = size * self.plan.segment * (config.input_pitch // bus)
-        # The activation unit uses a parameter entry as soon as it has come. The slower of entries
-        # and vectors sets the pace.
+        # The activation unit uses a parameter entry as soon as the entry is there. The slower of
+        # entries and vectors sets the pace.
         activate = max(entry + size * shape.n_tiles, entry * shape.n_tiles + size)
         if input_done + activate <= size * shape.k_tiles * shape.n_tiles:
             return 0
-        # The array begins with the first row of a tile, and needs one row in each cycle.
+        # The array shifts a tile in while the tile arrives, a row in each cycle. A slower weight
+        # port makes the array wait, and entries can be loaded in these cycles.
         hidden = int(tile_cycles(config)) - config.rows
         return min(self.entries, max(1, hidden // entry))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choice of a reference interpreter, of which a network gives the same results byte by byte."""
+"""The reference interpreters; the results of a network equal the chosen one byte by byte."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Semantics(Enum):
-    """A reference interpreter, by the name with which the user chooses it."""
+    """A reference interpreter that the user chooses by the name given here."""
 
     LITERT_2 = "litert-2"
     """Reference kernels of ai-edge-litert 2.3.0: FULLY_CONNECTED rounds once."""
@@ -19,4 +19,4 @@ class Semantics(Enum):
     ONNX = "onnx"
     """ONNX Runtime 1.31 as the reference."""
     TRAINING = "training"
-    """Results of `predict()` of a network that systola.training has trained."""
+    """Method `predict()` of a network that systola.training has trained, as the reference."""

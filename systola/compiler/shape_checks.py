@@ -10,7 +10,10 @@ MOST_ELEMENTS = 1 << 24
 
 
 def checked_axis(axis: int, rank: int) -> int:
-    """Return an axis counted from the front; raise ModelError if there is no such axis."""
+    """Return `axis` counted from the first axis, where -1 stands for the last of `rank` axes.
+
+    Raises ModelError if there is no such axis.
+    """
     if not -rank <= axis < rank:
         raise ModelError(f"it has no axis {axis}")
     return axis % rank

@@ -16,7 +16,8 @@ from systola.compiler.quantise import high_product, quantise_multiplier, rounded
 _INPUT_INTEGER_BITS = 5
 _SUM_INTEGER_BITS = 12
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
-# Each pair is a bit of a Q5.26 number, of weight 2^i, and exp(-2^i) in Q0.31, for i = -2 .. 4.
+# Each pair belongs to a weight 2^i, for i = -2 .. 4: the position of the bit with this weight in
+# Q5.26, and exp(-2^i) in Q0.31.
 _EXP_FACTORS = tuple(
     zip(
         range(24, 31),
@@ -26,7 +27,7 @@ _EXP_FACTORS = tuple(
 )
 _EXP_MINUS_EIGHTH = 1895147668
 _THIRD = 715827883
-# The first guess of the reciprocal has the coefficients 48/17 and -32/17, in Q2.29.
+# The first guess of 1 / d is 48/17 - 32/17 d, with both coefficients in Q2.29.
 _RECIPROCAL_START, _RECIPROCAL_SLOPE = 1515870810, -1010580540
 
 
@@ -44,9 +45,9 @@ def softmax(x: NDArray[np.int8], scale: float, beta: float = 1.0) -> NDArray[np.
 
 
 def exponentials(scale: float, beta: float = 1.0) -> NDArray[np.int64]:
-    """Return exp(-beta * scale * d) for d = 0 to 255, the distance to the largest code, in Q0.31.
+    """Return exp(-beta * scale * d) in Q0.31 for the distances d = 0 to 255 to the largest code.
 
-    The exponential is 0 if LiteRT leaves the element out, as its result is 0.
+    The exponential is 0 if LiteRT leaves elements at this distance out of the sum.
     """
     multiplier = min(beta * float(scale) * (1 << (31 - _INPUT_INTEGER_BITS)), float(_INT32_MAX))
     q, shift = quantise_multiplier(multiplier)

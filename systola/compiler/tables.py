@@ -12,7 +12,9 @@ from systola.compiler.quantise import INT8, double_rounded
 
 
 def unary_table(node: Unary) -> NDArray[np.int8]:
-    """Return the result of an operation on one value for each int8 code, in the order of INT8."""
+    """Return the table of an operation on one value: a result for each int8 code, in the order of
+    INT8.
+    """
     codes = _requantised(INT8 - node.zero_point, node.output)
     if node.table is None:
         return codes
@@ -20,7 +22,7 @@ def unary_table(node: Unary) -> NDArray[np.int8]:
 
 
 def binary_table(node: Binary, constant: int) -> NDArray[np.int8]:
-    """Return the result of an operation on a value and a constant for each int8 code.
+    """Return the table of an operation on a value and a constant: a result for each int8 code.
 
     The table is in the order of INT8. One operand of `node` is a value, the other is `constant`.
     """
@@ -37,7 +39,10 @@ def binary_table(node: Binary, constant: int) -> NDArray[np.int8]:
 
 
 def _requantised(x: NDArray[np.int64], output: Requantisation) -> NDArray[np.int8]:
-    """Return the results of Activate for the small sums `x`, the same for all channels."""
+    """Return the codes that Activate makes of the sums `x` by the requantisation `output`.
+
+    All channels must have the same requantisation. The sums must be too small to overflow 32 bits.
+    """
     bias, multiplier, shift = (
         int(each[0]) for each in (output.bias, output.multiplier, output.shift)
     )

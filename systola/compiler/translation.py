@@ -10,7 +10,7 @@ from systola.compiler.errors import CompileError, ModelError
 
 
 class Operator(Protocol):
-    """An operator of a model file; its text has the operator's number and kind."""
+    """An operator of a model file; as a string it has its number and kind."""
 
     @property
     def kind(self) -> str: ...
@@ -23,7 +23,8 @@ class Operator(Protocol):
 
 
 _MOST_NAMED = 8
-"""Largest number of operators that a message names for one reason; it only counts the others."""
+"""Largest number of operators that a message names for one reason; the message counts all others.
+"""
 
 _Scope = TypeVar("_Scope")
 _Operator = TypeVar("_Operator", bound=Operator)
@@ -55,10 +56,11 @@ def refusals(
     unknown: Iterable[Hashable] = (),
     given: Callable[[Hashable], bool] = lambda _: False,
 ) -> dict[str, str]:
-    """Translate all operators, each by the translator of its kind, and return refusals' reasons.
+    """Translate all operators, each by the translator of its kind; return the reasons of refusals
+    by the operators' texts.
 
-    Operators that take an `unknown` tensor are passed over. The results of a refused operator
-    become unknown, unless `given` defines the tensor in the scope and returns True.
+    Operators that take an `unknown` tensor are passed over. The results of refused and passed-over
+    operators become unknown, unless `given` defines the tensor in the scope and returns True.
     """
     refused: dict[str, str] = {}
     unknown = set(unknown)

@@ -32,8 +32,8 @@ from systola.compiler.partition import Item, Translation, needs_host
 
 
 def with_whole_maps(translation: Translation) -> Translation:
-    """Return `translation` with a move before each operation that needs the elements of a changed
-    shape.
+    """Return `translation` with a move before each operation that needs a reshaped value's elements
+    in the lines of the new shape.
     """
     return replace(translation, items=tuple(_Packer(translation).items))
 
@@ -44,8 +44,8 @@ class _Packer:
         self._host = set(translation.inputs)
         """Values that the host has, and can give in any shape."""
         self._channels: dict[Value, int] = {}
-        """Number of channels by which a value lies in the buffer, if this is not its shape's
-        number.
+        """Number of channels in a line of a reshaped value in the buffer. Values with as many
+        channels in their shape are missing.
         """
         self._whole: dict[Value, Value] = {}
         for item in translation.items:

@@ -28,11 +28,11 @@ def weight_parts(weights: NDArray[np.int64]) -> list[NDArray[np.int8]]:
 def widened(
     operator: str, value: Value, weights: NDArray[np.int64]
 ) -> tuple[Value, list[Node], NDArray[np.int8]]:
-    """Return a wider form of `value`, its operations, and weights of 8 bits for this form.
+    """Return a wider form of `value`, the operations that make it, and weights of 8 bits for it.
 
-    Products of the wider form and these weights equal the products of `value` and `weights`. The
-    last axis of the weights but one has the channels of `value`. Blocks of channels with a weight
-    of more than 8 bits occur several times in the wider form.
+    The wider form repeats blocks of channels that have a weight of more than 8 bits. Products of
+    the wider form and the new weights equal the products of `value` and `weights`. The last axis
+    but one of the weights has the channels of `value`.
     """
     first, *rest = weight_parts(weights)
     axis, channels = len(value.shape) - 1, value.channels
@@ -62,7 +62,9 @@ def widened(
 
 
 def repeated(operator: str, value: Value, count: int) -> tuple[Value, list[Node]]:
-    """Return a value with all channels of `value` repeated `count` times, and its operations."""
+    """Return a value with all channels of `value` repeated `count` times, and the operations for
+    it.
+    """
     if count == 1:
         return value, []
     result = Value(f"{value.name} {count} times", (*value.shape[:-1], count * value.channels))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rewrite of fused activations that no operation can do, as operators of their own."""
+"""A rewrite that makes operators of their own from fused activations that no operation can do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from systola.compiler.tflite.graph import Graph, Operator
 
 _OPTION = "FusedActivationFunction"
 _ALONE = ("RELU_N1_TO_1",)
-"""Fused activations that become an operator, as there is a kind of operator of the same name."""
+"""Fused activations that become an operator of the kind with the same name."""
 
 
 def without_rare_activations(graph: Graph) -> Graph:

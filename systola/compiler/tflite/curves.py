@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables for functions of one int8 element that are not in quantise: EXP, LOG, GELU and others.
+"""Tables for functions of one int8 element: EXP, LOG, GELU, SQRT, RSQRT and NEG.
 
-SQRT, RSQRT and NEG are here, too. All tables have the results of all codes in the order of INT8.
+Tables for other functions are in the module quantise. All tables have the results of all codes in
+the order of quantise.INT8, from -128 to 127.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from systola.compiler.quantise import (
 from systola.compiler.tflite.graph import Operator, Tensor
 
 _BITS = 20
-"""Number of bits by which RSQRT shifts its first factor to the left."""
+"""Number of bits by which RSQRT shifts the integer 1 to the left before it is multiplied by the
+inverse root.
+"""
 _STEPS = 5
 """Number of Newton steps in the calculation of an inverse square root."""
 _ONE, _HALF_THREE, _HALF_ROOT = 1 << 28, (1 << 28) + (1 << 27), 1518500250
@@ -61,7 +64,7 @@ def root_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np
 def inverse_root_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
     """Return the table of RSQRT, in fixed-point arithmetic.
 
-    It has the largest code for 0 and for numbers below 0, which LiteRT refuses.
+    The table has the largest code for 0 and for numbers below 0, which LiteRT refuses.
     """
     scale = 1 / (to_single(to_single(math.sqrt(source.scale)) * result.scale))
     q, shift = quantise_multiplier(scale)

@@ -14,9 +14,7 @@ _schema: Any = import_module("tflite")
 
 @dataclass(frozen=True)
 class Signature:
-    """A signature of a model: numbers of tensors by the names of a function's arguments and
-    results.
-    """
+    """A signature of a model: the tensor numbers of a function's named arguments and results."""
 
     inputs: Mapping[str, int]
     outputs: Mapping[str, int]
@@ -68,6 +66,6 @@ def read_details(content: bytes) -> Details:
 
 
 def _tensor_map(length: int, item: Any) -> dict[str, int]:
-    """Return the numbers of a signature's tensors by name, sorted by name as LiteRT has them."""
+    """Return the numbers of a signature's tensors by names, sorted by name as in LiteRT."""
     pairs = ((item(n).Name() or b"", item(n).TensorIndex()) for n in range(length))
     return {name.decode(errors="replace"): int(number) for name, number in sorted(pairs)}

@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 from systola.compiler.tflite.graph import Graph, Operator, Tensor
 
 EXPLICIT = "EXPLICIT"
-"""Kind of padding of a convolution with the first window's place in options FirstH and FirstW."""
+"""Kind of padding that only this rewrite writes. Options FirstH and FirstW then have the row and
+column at which the first window begins.
+"""
 _VIEWS = ("RESHAPE", "EXPAND_DIMS", "SQUEEZE")
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 
 
 def dilated_convolutions(graph: Graph) -> Graph:
-    """Return `graph` with one dilated convolution for each such group of operators.
+    """Return `graph` with one dilated convolution in place of each group of the three operators.
 
     Groups that cannot be rewritten stay.
     """
@@ -34,8 +36,8 @@ class _Rewriter:
         self._graph = graph
         self._tensors = list(graph.tensors)
         self._replaced: dict[int, list[Operator]] = {}
-        """Operators that replace a group of operators, by the index of the group's last
-        operator.
+        """Operators that replace a group of operators, by the position in the model of the group's
+        last operator.
         """
         self._users: dict[int, list[Operator]] = {}
         for operator in graph.operators:
@@ -55,7 +57,8 @@ class _Rewriter:
         """Return the only operator that takes the result of `operator`, if it is of one of the
         `kinds`.
 
-        Returns None for another kind, and for no or several such operators.
+        Returns None if the only operator is of another kind, or if no or several operators take the
+        result.
         """
         if len(operator.outputs) != 1 or operator.outputs[0] in self._graph.outputs:
             return None
@@ -99,10 +102,11 @@ class _Rewriter:
     def _plan(
         self, first: Operator, convolution: Operator, last: Operator
     ) -> tuple[list[int], list[int], dict[str, Any]] | None:
-        """Return the sizes of source and result, and the options, of a group as one convolution.
+        """Return height and width of source and result, and the options, of a group as one
+        convolution.
 
-        Along each axis the group pads the map and cuts it into `block` parts of every block-th
-        pixel. Returns None if the group is no dilated convolution.
+        Along each axis the group pads the map and cuts it into `block` parts, each of every
+        block-th pixel. Returns None if the group is no dilated convolution.
         """
         tensors = self._tensors
         source, result = tensors[first.inputs[0]].shape, tensors[last.outputs[0]].shape
@@ -158,15 +162,18 @@ class _Rewriter:
         return tensor.data if tensor.dtype == "int32" else None
 
     def _view(self, number: int, shape: tuple[int, ...], like: Tensor | None = None) -> int:
-        """Add a tensor that is another tensor in a new shape, and return its number."""
+        """Add a tensor with the content of tensor `number` in a new shape; return the new tensor's
+        number.
+        """
         tensor = self._tensors[number]
         self._tensors.append(replace(like or tensor, name=tensor.name, shape=shape, data=None))
         return len(self._tensors) - 1
 
 
 def _axes(source: tuple[int, ...], spread: tuple[int, ...], blocks: int) -> tuple[int, ...] | None:
-    """Return the axes that are cut into blocks, 0 for height and 1 for width; None if not
-    possible.
+    """Return the axes of the map that are cut into blocks, 0 for height and 1 for width.
+
+    Returns None if the shapes are not of a group of the three operators.
     """
     if len(spread) != 4 or source[-1:] != spread[-1:]:
         return None

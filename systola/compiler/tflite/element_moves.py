@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operators of TensorFlow Lite that only move elements, as functions of any array.
 
-For an array of positions the functions give, for each element of the result, the position from
-which it comes.
+Such a function may also get an array of positions. Each element of its result is then the position
+from which the element comes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from systola.compiler.tflite.graph import Operator
 VIEWS = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
 """Kinds of operators that change only the shape."""
 OUTSIDE = -1
-"""Number that stands, in an array of positions, for an element that padding adds."""
+"""Position of an element that padding adds, which has no position in the source."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Call:
 
     operator: Operator
     constant: Callable[[int], NDArray[np.int64]]
-    """Function that returns an input as whole numbers, by its position.
+    """Function that returns the input at a position, counted from 0, as an array of whole numbers.
 
-    It raises ModelError if the input is not constant.
+    The function raises ModelError if the input is not constant.
     """
     shapes: Sequence[tuple[int, ...]]
-    """Shapes of the results, as the model has them."""
+    """Shapes of the operator's results, as the model has them."""
 
     def option(self, name: str) -> int:
         """Return an option of the operator as a number, 0 if the option is missing."""
@@ -49,7 +49,7 @@ class Call:
         return self.operator.options.get(name, ())
 
     def pairs(self, position: int, axes: int) -> list[tuple[int, int]]:
-        """Return a constant input that must consist of one pair for each of `axes` axes."""
+        """Return the constant input at `position`, which must be a pair for each of `axes` axes."""
         values = self.constant(position)
         if values.shape != (axes, 2):
             raise ModelError(f"its pairs of numbers have shape {values.shape}, not {(axes, 2)}")
@@ -57,12 +57,12 @@ class Call:
 
 
 def source_position(operator: Operator) -> int:
-    """Return the position, among the operator's inputs, of the input that is moved."""
+    """Return the position, among the operator's inputs from 0 on, of the input that is moved."""
     return 1 if operator.kind == "SPLIT" else 0
 
 
 def move_elements(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
-    """Return the operator's results for the array `x`.
+    """Return the operator's results if the input that is moved has the content `x`.
 
     Raises ModelError if the results' shapes are not the shapes in the model.
     """
@@ -100,9 +100,10 @@ def view_shape(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _reshaped(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape that RESHAPE makes: from an input, or from an option in older models.
+    """Return the shape that RESHAPE makes of `shape`.
 
-    One size may be -1.
+    The wanted shape is a constant input, or an option in older models. One size may be -1, which
+    stands for the size that keeps the number of elements.
     """
     wanted = call.options("NewShape")
     if len(call.operator.inputs) > 1:
@@ -122,7 +123,7 @@ def _view(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _number(call: Call, position: int) -> int:
-    """Return a constant input that must be one number."""
+    """Return the constant input at `position`, which must be a single number."""
     values = call.constant(position)
     if values.size != 1:
         raise ModelError(f"its input {position} of shape {values.shape} should be one number")
@@ -132,7 +133,7 @@ def _number(call: Call, position: int) -> int:
 def reduced_shape(shape: tuple[int, ...], axes: Set[int], *, keep: bool) -> tuple[int, ...]:
     """Return the shape of the result of a reduction along `axes` of an array of `shape`.
 
-    With `keep` the reduced axes stay, with one element.
+    With `keep` the reduced axes stay, with one element; otherwise they are left out.
     """
     sizes = (1 if axis in axes else size for axis, size in enumerate(shape))
     return tuple(size for axis, size in enumerate(sizes) if keep or axis not in axes)
@@ -196,14 +197,15 @@ def _strided_slice(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
             index.append(None)
         elif masked("ShrinkAxisMask"):
             if stride < 0:
-                # TensorFlow allows no negative stride here. LiteRT does, but its result makes no
-                # sense: it depends on the size of the stride.
+                # TensorFlow allows no negative stride for an axis that goes. LiteRT does, but the
+                # result then depends on the size of the stride, which makes no sense.
                 raise ModelError(f"a stride of {stride} along an axis that goes is not supported")
             index.append(first or 0)
         else:
             if call.option("Offset"):
                 high = low + high
-                # In the two cases below LiteRT does not cut off elements outside of the array.
+                # LiteRT does not cut off elements outside of the array in two cases: with new axes
+                # or an ellipsis, and with bounds outside of the array.
                 other_axes = call.option("NewAxisMask") or call.option("EllipsisMask")
                 if other_axes or not 0 <= low <= high <= x.shape[axis]:
                     raise ModelError(f"its bounds do not fit its input of shape {x.shape}")
@@ -281,8 +283,9 @@ def _depth_to_space(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _nearest(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
-    """Resize an array as RESIZE_NEAREST_NEIGHBOR, with places calculated in float32 as in
-    LiteRT.
+    """Resize an array as RESIZE_NEAREST_NEIGHBOR does.
+
+    The row and column of each source pixel are calculated in float32, as in LiteRT.
     """
     if x.ndim != 4 or len(call.shapes[0]) != 4:
         raise ModelError(f"its input should be a feature map, not of shape {x.shape}")
@@ -301,7 +304,9 @@ def _nearest(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _block_and_pairs(call: Call) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return the block sizes, and for each axis the elements to add or cut off on both sides."""
+    """Return the block sizes, and for each axis the numbers of elements to add or cut off at both
+    ends.
+    """
     block = call.constant(1).reshape(-1)
     return block.tolist(), call.pairs(2, len(block))
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of one float32 between DEQUANTIZE and QUANTIZE, which the machine has as one table.
+"""Functions of one float32 between DEQUANTIZE and QUANTIZE, which become one table on the machine.
 
-Some kinds of operators stay float32 in a quantised model, because LiteRT does not have them for
-int8, such as SIN and POW. A chain of them is a function of one code, so it has 256 results.
+Some kinds of operators stay float32 in a quantised model, such as SIN and POW, because LiteRT does
+not have them for int8. A chain of such operators is a function of one int8 code, so it has 256
+results.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def translate_float_curve(scope: Scope, operator: Operator) -> None:
 def _add_curve(
     scope: Scope, operator: Operator, position: int, function: Callable[[Numbers], Numbers]
 ) -> None:
-    """Define the result of an operator as a function of the codes of its input `position`."""
+    """Define an operator's result as a function of the codes that make input `position`."""
     source, _ = scope.source(operator, position, "float32")
     before = scope.dequantised[source]
     result, _ = scope.result(operator, dtype="float32")
@@ -71,7 +72,7 @@ def _add_curve(
 
 
 def _activated(operator: Operator, numbers: Numbers) -> Numbers:
-    """Return an operator's numbers after the activation that is fused into the operator."""
+    """Return `numbers` after the activation that is fused into the operator."""
     activation = fused_activation(operator)
     return numbers if activation == "NONE" else _ONE[activation](numbers)
 
@@ -127,4 +128,4 @@ FLOAT_CURVES = (*_ONE, *_TWO)
 """Kinds of operators that may be functions of one float32."""
 
 FLOAT_ONLY = ("COS", "DIV", "FLOOR", "POW", "SIGN", "SIN", "SQUARE", "SQUARED_DIFFERENCE")
-"""Kinds of operators among FLOAT_CURVES that are supported for float32 only."""
+"""Kinds of operators among FLOAT_CURVES that are supported for float32 and no other type."""

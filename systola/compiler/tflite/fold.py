@@ -26,14 +26,17 @@ from systola.compiler.tflite.shapes import with_known_shapes
 from systola.compiler.whole_numbers import WHOLE_NUMBERS, WHOLE_TYPES
 
 _PADDING = ("PAD", "PADV2", "MIRROR_PAD", "SPACE_TO_BATCH_ND")
-"""Kinds of moves that fill a border, so that the moved elements alone do not give the result."""
+"""Kinds of operators that move elements and fill a border. They are not folded, as the moved
+elements alone do not give the result.
+"""
 
 
 def fold_constants(graph: Graph) -> Graph:
-    """Return `graph` without the operators that do not depend on its inputs.
+    """Return `graph` without the operators that do not depend on the graph's inputs.
 
-    Their results become constants. Sizes that the file leaves open are calculated, too. An operator
-    that cannot be calculated here stays, so that the translation judges it.
+    The results of these operators become constants. Sizes that the file leaves open are calculated,
+    too. An operator that cannot be calculated here stays, so that the translation accepts or
+    refuses it.
     """
     tensors = list(graph.tensors)
     variable = set(graph.inputs)
@@ -62,7 +65,10 @@ def fold_constants(graph: Graph) -> Graph:
 def _calculated(
     operator: Operator, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]
 ) -> list[NDArray[Any]] | None:
-    """Return the results of an operator of which all inputs are constants; else None."""
+    """Return the results of an operator with constant inputs.
+
+    Returns None if an input is not constant, or if the results cannot be calculated here.
+    """
     arrays = [tensor.data if tensor else None for tensor in inputs]
     if any(array is None for array in arrays) or not outputs:
         return None
@@ -143,7 +149,7 @@ def _cast(
 
 
 def _quantised(source: Tensor, data: NDArray[Any], result: Tensor) -> NDArray[Any]:
-    """Return a constant after QUANTIZE to int8, as an operator of the model would make it."""
+    """Return the constant `data` after QUANTIZE to int8, with the interpreter's result."""
     if (source.dtype, result.dtype) == ("float32", "int8"):
         return to_int8(data, result.scale, result.zero_point)
     if (source.dtype, result.dtype) == ("int8", "int8"):
@@ -163,7 +169,9 @@ _CODED: Mapping[str, Callable[[Tensor, NDArray[Any], Tensor], NDArray[Any]]] = {
     "QUANTIZE": _quantised,
     "DEQUANTIZE": _dequantised,
 }
-"""Functions of a constant and two tensors' scales, by the kind of operator."""
+"""Functions that convert a constant from a source tensor's type to a result tensor's, by the kind
+of operator.
+"""
 
 FOLDED: Mapping[str, Callable[[Operator, list[NDArray[Any]], tuple[int, ...]], NDArray[Any]]] = {
     "PACK": _pack,
@@ -172,4 +180,4 @@ FOLDED: Mapping[str, Callable[[Operator, list[NDArray[Any]], tuple[int, ...]], N
     "REDUCE_PROD": _product,
     "CAST": _cast,
 }
-"""Functions of constants of any type, by the kind of operator."""
+"""Functions that calculate a result from constants of any type, by the kind of operator."""

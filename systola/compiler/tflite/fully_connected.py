@@ -45,8 +45,9 @@ def bias_values(bias: Tensor | None, n: int) -> NDArray[np.int64]:
 
 
 def multiplier(scale: float) -> tuple[int, int]:
-    """Return LiteRT's multiplier and shift for a scale; raise ModelError if the machine
-    lacks them.
+    """Return LiteRT's multiplier and shift for a scale.
+
+    Raises ModelError if the scale is too large for the machine.
     """
     if scale < 2.0**MAX_LEFT:
         q, shift = quantise_multiplier(scale)
@@ -62,7 +63,7 @@ def check_symmetric(weights: Tensor) -> None:
 
 
 def centred(weights: Tensor) -> NDArray[np.int64]:
-    """Return the codes of weights less their zero point, which is 0 unless they were uint8."""
+    """Return the codes of weights less their zero point, which is 0 unless the file has uint8."""
     assert weights.data is not None
     if weights.unsigned and len(weights.zero_points) != 1:
         raise ModelError("its weights of uint8 need one scale and one zero point")
@@ -75,9 +76,9 @@ def fully_connected(
 ) -> tuple[Layer, int]:
     """Return the layer for FULLY_CONNECTED, and the number of its inexact channels.
 
-    Weights of more than 8 bits are several parts, each of which takes all inputs. A channel is
-    inexact if no multiplier equals LiteRT's scale, see exact_multipliers. Raises ModelError for an
-    unsupported operator.
+    Weights of more than 8 bits become a sum of several matrices of 8 bits. The layer then needs its
+    inputs once for each matrix. A channel is inexact if no multiplier gives all of LiteRT's
+    results, see exact_multipliers. Raises ModelError for an unsupported operator.
     """
     inputs = [graph.tensors[n] if n >= 0 else None for n in operator.inputs]
     weights = inputs[1] if len(inputs) > 1 else None
@@ -126,7 +127,7 @@ def fully_connected(
 def _double_multipliers(
     source: Tensor, result: Tensor, weights: Tensor, n: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return multipliers and shifts of a layer for DOUBLE rounding."""
+    """Return multipliers and shifts of a layer for DOUBLE rounding, as in LiteRT 1.2.0."""
     if len(weights.scales) == 1:
         # LiteRT multiplies a single scale of all weights in float32.
         scales = np.full(n, to_single(source.scale * weights.channel_scales[0]) / result.scale)
@@ -143,9 +144,12 @@ def _single_multipliers(
     values: NDArray[np.int64],
     bias: NDArray[np.int64],
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
-    """Return multipliers and shifts of a layer for SINGLE rounding, and whether each is exact."""
+    """Return multipliers and shifts of a layer for SINGLE rounding, and whether each is exact.
+
+    SINGLE rounding is for the results of LiteRT 2.3.0.
+    """
     zero_point = source.zero_point
-    # These are the least and the greatest sum that any input gives.
+    # The limits are the least and the greatest sum that any input gives.
     low_end, high_end = values * (-128 - zero_point), values * (127 - zero_point)
     limits = (
         bias + np.minimum(low_end, high_end).sum(axis=0),

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A TensorFlow Lite network as plain data: a list of operators on tensors."""
+"""A TensorFlow Lite network as plain data: a list of operators on tensors.
+
+The number of a tensor is its index in `Graph.tensors`, counted from 0.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +41,11 @@ class Tensor:
     data: NDArray[Any] | None
     """Content of a constant, of shape `shape`; None for a calculated tensor."""
     open: bool = False
-    """True if sizes in `shape` are placeholders, which the interpreter calculates."""
+    """True if sizes in `shape` are placeholders; the interpreter calculates them when it begins."""
     unsigned: bool = False
-    """True if the file has the codes as uint8, in which they are 128 more."""
+    """True if the file has the codes as uint8. Then `data` and `zero_points` are 128 less than in
+    the file.
+    """
 
     @property
     def size(self) -> int:
@@ -49,8 +54,8 @@ class Tensor:
 
     @property
     def scale(self) -> float:
-        """Return the scale of a tensor that has exactly one scale; raise ModelError for another
-        tensor.
+        """Return the scale of a tensor that has exactly one positive scale; raise ModelError for
+        another tensor.
         """
         if len(self.scales) != 1:
             raise ModelError(f"tensor '{self.name}' needs one scale, it has {len(self.scales)}")
@@ -61,11 +66,11 @@ class Tensor:
 
     @property
     def channel_scales(self) -> NDArray[np.float64]:
-        """Return the tensor's scales in float64, 0 for channels without weights.
+        """Return the tensor's scales in float64.
 
-        Raises ModelError for invalid scales.
+        A scale may be 0, as for channels without weights. Raises ModelError for invalid scales.
         """
-        # numpy warns when it converts some not-a-numbers, so they are refused before.
+        # numpy warns when it converts some not-a-numbers to float64, so scales are checked before.
         if not bool((np.isfinite(self.scales) & (self.scales >= 0)).all()):
             raise ModelError(f"tensor '{self.name}' has a scale that is not positive")
         return self.scales.astype(np.float64)
@@ -81,7 +86,11 @@ class Tensor:
 
     @property
     def byte_zero_point(self) -> int:
-        """Return the zero point as `zero_point` does, but from 0 to 255 for a tensor of uint8."""
+        """Return the only zero point of a tensor: from 0 to 255 for uint8, from -128 to 127 for
+        int8.
+
+        Raises ModelError for another tensor.
+        """
         if self.dtype != "uint8":
             return self.zero_point
         if len(self.zero_points) != 1 or not 0 <= int(self.zero_points[0]) <= 255:
@@ -96,14 +105,14 @@ class Operator:
     index: int
     """Position of the operator in the model, counted from 0."""
     kind: str
-    """Name of the kind in TensorFlow Lite's spelling, such as FULLY_CONNECTED."""
+    """Name of the operator's kind in TensorFlow Lite's spelling, such as FULLY_CONNECTED."""
     inputs: tuple[int, ...]
-    """Numbers of the input tensors; -1 for a missing optional tensor."""
+    """Numbers of the input tensors in the graph; -1 for a missing optional tensor."""
     outputs: tuple[int, ...]
     options: Mapping[str, Any]
     """Options of the operator, by their names in TensorFlow Lite's schema."""
     intermediates: tuple[int, ...] = ()
-    """Numbers of tensors without data, which only have the scales of values inside the operator."""
+    """Numbers of tensors without data, which have the scales of values inside the operator."""
 
     def __str__(self) -> str:
         return f"operator {self.index} ({self.kind})"
@@ -111,7 +120,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Graph:
-    """A network of operators on tensors, in which all numbers of tensors are valid."""
+    """A network of operators on tensors; each number of a tensor is an index in `tensors`."""
 
     tensors: tuple[Tensor, ...]
     operators: tuple[Operator, ...]

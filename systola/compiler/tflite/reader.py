@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reader of TensorFlow Lite models.
 
-The classes of the file's schema come from the FlatBuffers compiler, in the package `tflite`. They
-check nothing, so any exception in them means that the file is damaged.
+The classes of the file's schema come from the FlatBuffers compiler, in the package `tflite`. The
+classes check nothing, so any exception in them means that the file is damaged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from systola.compiler.tflite.variables import OPENING, without_variables
 
 IDENTIFIER = b"TFL3"
 _BUILTIN_CODE = 10
-"""Offset of the field `builtin_code` among the fields of an OperatorCode."""
+"""Offset of the field `builtin_code` in the table of fields of an OperatorCode, in bytes."""
 _NO_OFFSET = 1
 """Offset that a large model gives to a buffer without content; smaller models give 0."""
 _CUT = "the model is damaged or cut short"
@@ -47,9 +47,9 @@ _schema: Any = import_module("tflite")
 def read_tflite(content: bytes, *, main: bool = False) -> Graph:
     """Return the network in the content of a .tflite file.
 
-    With `main`, only the first of several subgraphs is read, and not changed. Without `main`,
+    With `main`, the first subgraph is returned unchanged, and others are ignored. Without `main`,
     variables become inputs and outputs, and a file with subgraphs for anything else is refused.
-    Raises ModelError for a file that is no such model or is damaged.
+    Raises ModelError for content that is damaged or is no TensorFlow Lite model.
     """
     if content[4:8] != IDENTIFIER:
         raise ModelError("not a TensorFlow Lite model")
@@ -107,9 +107,9 @@ class _Reader:
         )
 
     def _numbers(self, length: int) -> range:
-        """Return range(length), if the file is large enough for four bytes for each item.
+        """Return range(length) for the items of a list in the file.
 
-        Raises ModelError if it is not.
+        Raises ModelError if the file is smaller than four bytes for each item.
         """
         if length * 4 > len(self._content):
             raise ModelError(_CUT)
@@ -154,7 +154,10 @@ class _Reader:
     def _data(
         self, name: str, number: int, dtype: str, shape: tuple[int, ...]
     ) -> NDArray[Any] | None:
-        """Return the content of buffer `number`; None if it is empty or numpy lacks the type."""
+        """Return the content of buffer `number` as an array, or None if there is no content.
+
+        Returns None also if numpy lacks the type.
+        """
         if number >= self._model.BuffersLength():
             raise ModelError(f"the model is damaged: there is no buffer {number}")
         buffer = self._model.Buffers(number)
@@ -170,7 +173,9 @@ class _Reader:
         return content.view(item).reshape(shape)
 
     def _content_of(self, buffer: Any) -> NDArray[np.uint8]:
-        """Return the bytes of a buffer, which are inside the flatbuffer or after it in the file."""
+        """Return the bytes of a buffer, which are inside the flatbuffer, or after the flatbuffer in
+        the file.
+        """
         if buffer.DataLength():
             return np.array(buffer.DataAsNumpy(), np.uint8)
         first, size = int(buffer.Offset()), int(buffer.Size())
@@ -182,9 +187,9 @@ class _Reader:
 
     def _operator(self, index: int, operator: Any, tensors: int) -> Operator:
         code = self._model.OperatorCodes(operator.OpcodeIndex())
-        # The kind of operator has two fields. The older field holds codes up to 127 only, and the
-        # interpreter takes the larger code. The package's BuiltinCode() does not give a newer field
-        # below 127.
+        # The kind of operator has two fields in the file. The older field holds codes up to 127
+        # only, and the interpreter takes the larger code of the two. The package's BuiltinCode()
+        # ignores a newer field below 127.
         offset = code._tab.Offset(_BUILTIN_CODE)
         newer = struct.unpack_from("<i", self._content, code._tab.Pos + offset)[0] if offset else 0
         number = max(code.DeprecatedBuiltinCode(), newer)
@@ -202,7 +207,7 @@ class _Reader:
 
 
 def _printable(name: bytes | None) -> str:
-    """Return the start of a name in the file, in printable form."""
+    """Return the first _NAME_LENGTH characters of a name in the file, in printable form."""
     return printable((name or b"").decode(errors="replace")[:_NAME_LENGTH])
 
 
@@ -294,7 +299,9 @@ _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
 }
-"""Schema class and names of an operator's options, for the kinds with relevant options."""
+"""Name of the schema class for an operator's options, and names of the options that are read, by
+the kind of operator.
+"""
 
 
 def _options(kind: str, operator: Any) -> Mapping[str, Any]:
@@ -323,8 +330,9 @@ def _options(kind: str, operator: Any) -> Mapping[str, Any]:
 
 
 def _option(options: Any, field: str) -> Any:
-    """Return an option as a number, or as a tuple of at most as many numbers as a shape may
-    have.
+    """Return an option as a number, or as a tuple if the schema has several numbers.
+
+    Raises ModelError if there are more numbers than a shape may have dimensions.
     """
     length = getattr(options, f"{field}Length", None)
     if length is None:

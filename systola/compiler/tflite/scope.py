@@ -35,9 +35,7 @@ With more elements, the compilation would take long.
 
 @dataclass(frozen=True)
 class Padded:
-    """The source of a PAD and the padding, so that a convolution can take the source and pad
-    itself.
-    """
+    """The source of a PAD and the padding. A convolution can take this source and pad by itself."""
 
     source: Value
     before: tuple[int, ...]
@@ -60,10 +58,12 @@ class Moved:
 
     source: Value
     origin: Positions
-    """Position in the source of each element, as an array of one dimension (see moves)."""
+    """Position in `source` of each element of the value, -1 for `fill`, as an array of one
+    dimension.
+    """
     fill: int
     by_host: bool
-    """True if the host does one of the moves."""
+    """True if the host does one of the moves from `source` to the value."""
 
 
 class Scope:
@@ -75,7 +75,8 @@ class Scope:
     def __init__(self, graph: Graph, repeat: int, semantics: Semantics) -> None:
         """Begin a translation with the results of the interpreter `semantics`.
 
-        `repeat` is the first dimension of all calculated tensors; each index becomes a sample.
+        `repeat` is 1, or the first dimension that all calculated tensors have in common. Each index
+        along this dimension then becomes a sample.
         """
         self.graph = graph
         self.semantics = semantics
@@ -86,11 +87,11 @@ class Scope:
         self.moved: dict[Value, Moved] = {}
         self.dequantised: dict[Value, Dequantised] = {}
         self.halves: dict[tuple[Value, int], Value] = {}
-        """Value with rows of low and high bytes, by the value of int16 and the length of
-        its rows.
+        """Values of int16 as rows of low and rows of high bytes, by the original value and the
+        number of elements in a row.
         """
         self.reasons: dict[str, str] = {}
-        """Reasons why operators stay on the host, by the operators' texts."""
+        """Reasons why operators stay on the host, by texts such as "operator 3 (SOFTMAX)"."""
         self._values: dict[int, Value] = {}
 
     def tensor(self, operator: Operator, position: int) -> Tensor:
@@ -128,7 +129,10 @@ class Scope:
         return self._values[number], tensor
 
     def operand(self, operator: Operator, position: int) -> tuple[Value | NDArray[np.int8], Tensor]:
-        """Return an operator's input as a value or as constants, and its tensor."""
+        """Return an operator's input of int8, and its tensor.
+
+        A calculated input is a value, a constant input an array of codes.
+        """
         tensor = self.tensor(operator, position)
         if tensor.data is None:
             return self.source(operator, position)
@@ -147,7 +151,10 @@ class Scope:
         return self.define(number), tensor
 
     def define(self, number: int) -> Value:
-        """Return the value of the calculated tensor `number`; the first call makes this value."""
+        """Return the value of tensor `number`, a result of an operator or an input of the model.
+
+        The first call for a tensor makes this value.
+        """
         if number not in self._values:
             tensor = self.graph.tensors[number]
             shape = tensor.shape
@@ -200,9 +207,7 @@ def check_maps(*values: Value) -> None:
 
 
 def same_quantisation(source: Tensor, result: Tensor) -> None:
-    """Raise ModelError unless two tensors have the same scale and zero point, or neither
-    has any.
-    """
+    """Raise ModelError unless two tensors have the same scale and zero point, or none."""
     if not len(source.scales) and not len(result.scales):
         return
     if source.scale != result.scale or source.zero_point != result.zero_point:
@@ -218,9 +223,9 @@ def channel_requantisation(
     weight_sums: NDArray[np.int64],
     axis: int,
 ) -> Requantisation:
-    """Return the requantisation of a convolution, with a scale for each of its channels.
+    """Return the requantisation of a convolution, with a scale for each channel of the result.
 
-    The channels of the weights are along `axis`.
+    The channels of the result are along `axis` of the weights.
     """
     n = len(weight_sums)
     if len(weights.scales) not in (1, n) or (len(weights.scales) > 1 and weights.axis != axis):
@@ -246,7 +251,10 @@ def channel_requantisation(
 def activated_requantisation(
     operator: Operator, scale: float, result: Tensor, bias: int = 0
 ) -> Requantisation:
-    """Return the requantisation with one scale for all channels, and with the fused activation."""
+    """Return the requantisation with one scale for all channels, and with the fused activation.
+
+    `scale` is the factor from sums to codes of the result.
+    """
     activation = fused_activation(operator)
     q, shift = multiplier(scale)
     return scalar_requantisation(

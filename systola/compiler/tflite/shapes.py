@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shapes of results that a file leaves open, in which the stored sizes are placeholders.
+"""The shapes of results that a file leaves open: the sizes in the file are placeholders.
 
 The interpreter calculates shapes when it begins. A size that the converter did not know is 1 in the
 file.
@@ -27,14 +27,18 @@ from systola.compiler.tflite.graph import Operator, Tensor
 
 _REDUCTIONS = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
 _OTHERS = ("MAX_POOL_2D", "AVERAGE_POOL_2D", "RANK")
-"""Kinds of operators with one input of another shape than the result. Stored shapes are kept."""
+"""Other kinds of operators with one input, and a result of another shape. The shape in the file is
+kept for these kinds.
+"""
 _BINARY = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "PRELU")
 
 
 def with_known_shapes(
     operator: Operator, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]
 ) -> list[Tensor]:
-    """Return an operator's results, with calculated shapes if the file leaves sizes open."""
+    """Return the tensors of an operator's results, with calculated shapes if the file leaves sizes
+    open.
+    """
     if not any(output.open for output in outputs):
         return list(outputs)
     try:

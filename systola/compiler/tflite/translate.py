@@ -104,7 +104,8 @@ TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
 def _of_any_type(kind: str) -> Callable[[Scope, Operator], None]:
     """Return a translator for a kind of operator that may have inputs of several types.
 
-    The returned function chooses by the input's type.
+    For each operator, the returned function chooses one of the kind's translators by the type of
+    the input.
     """
 
     def translate_one(scope: Scope, operator: Operator) -> None:
@@ -131,11 +132,11 @@ _ALL_TRANSLATORS = {
 def translate(
     graph: Graph, semantics: Semantics = Semantics.LITERT_2, repeat: int | None = None
 ) -> Translation:
-    """Return the operations of a network, without operations that its outputs do not need.
+    """Return the operations of a network, without operations that the outputs do not need.
 
-    The results equal the results of the interpreter `semantics`. `repeat` is the number of samples
-    in one sample of the model; with None it follows from the model's shapes. Raises ModelError,
-    with number and kind of the operator, if something is not supported.
+    The results equal the results of the interpreter `semantics`. `repeat` is the batch size in the
+    model's own shapes; with None it follows from these shapes. Raises ModelError, with number and
+    kind of the operator, if something is not supported.
     """
     if not graph.inputs or not graph.outputs:
         raise ModelError("the model has no inputs or no outputs")
@@ -158,7 +159,8 @@ def translate(
 def refused_operators(graph: Graph, semantics: Semantics) -> dict[str, str]:
     """Return the reason for each operator that is refused by itself, not because of another one.
 
-    Operators that take a result of a refused operator get this result like an input of the model.
+    The keys are texts such as "operator 3 (SOFTMAX)". An operator after a refused one is judged as
+    if the refused operator's result were an input of the model.
     """
     graph, unlike = without_unlike(graph)
     reason = "this kind of operator is not supported on uint8"
@@ -180,7 +182,9 @@ def refused_operators(graph: Graph, semantics: Semantics) -> dict[str, str]:
 
 
 def _prepared(graph: Graph) -> Graph:
-    """Return the network with fewer kinds of operators, and with all constants calculated."""
+    """Return the network with all constants calculated, and rewritten to use fewer kinds of
+    operators.
+    """
     graph = without_unsigned(fold_constants(graph))
     return without_rare_activations(dilated_convolutions(graph))
 
@@ -231,7 +235,11 @@ def _check_input(tensor: Tensor) -> None:
 
 
 def check_order(graph: Graph) -> None:
-    """Raise ModelError unless each tensor has one origin, before all operators that take it."""
+    """Raise ModelError unless each tensor has one origin, before all operators that take the
+    tensor.
+
+    An origin is an input of the model, a constant, or the result of an operator.
+    """
     origins = [*graph.inputs, *(each for operator in graph.operators for each in operator.outputs)]
     constants = {number for number, each in enumerate(graph.tensors) if each.data is not None}
     later = set(origins) - set(graph.inputs)
@@ -252,9 +260,9 @@ def check_order(graph: Graph) -> None:
 
 
 def _repeat(graph: Graph, operators: list[Operator]) -> int:
-    """Return the number of samples in one sample of the model.
+    """Return the batch size in the model's own shapes.
 
-    It is the first dimension of all calculated tensors, if they have the same one; else 1.
+    The batch size is the first dimension of all calculated tensors, or 1 if tensors differ there.
     """
     numbers = {*graph.inputs, *(number for operator in operators for number in operator.outputs)}
     shapes = [graph.tensors[number].shape for number in numbers]

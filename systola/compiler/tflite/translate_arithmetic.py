@@ -62,15 +62,15 @@ OPERATIONS: Mapping[str, Operation] = {
     "MUL": Operation.MULTIPLY,
 }
 ADD_BITS = 20
-"""Number of bits by which ADD and SUB shift their operands to the left first."""
+"""Number of bits by which ADD and SUB of int8 first shift their operands to the left."""
 
 MOST_SUM_SCALE = 4
-"""Least scale of sums of ADD and SUB for which LiteRT's arithmetic overflows 32 bits."""
+"""Least scale from sums to results for which LiteRT's ADD and SUB overflow 32 bits."""
 
 MOST_STEPS = 1 << 30
 """Bound of a number divided by a tensor's scale.
 
-LiteRT converts the quotient to 32 bits, and processors differ in this for too large quotients.
+LiteRT converts the quotient to 32 bits, and processors convert larger quotients in different ways.
 """
 
 
@@ -118,7 +118,7 @@ def check_broadcast(result: Value, *operands: Value | NDArray[np.int8]) -> None:
 def with_one_constant(node: Binary) -> Unary | None:
     """Return a table in place of an operation between a value and one constant number.
 
-    Returns None for an operation on other operands.
+    Returns None for an operation on other operands, or on a value of another shape than the result.
     """
     for value, constant in ((node.a, node.b), (node.b, node.a)):
         if (
@@ -142,7 +142,9 @@ def _sum_scale(tensor: Tensor, common: float) -> Scale:
 def spread(
     scope: Scope, operator: Operator, operand: Value | NDArray[np.int8], result: Value
 ) -> Value | NDArray[np.int8]:
-    """Return an operand in a form for Binary: of the result's shape, or a value of one pixel."""
+    """Return an operand in a form that Binary takes: with the result's shape, or a value of one
+    pixel.
+    """
     try:
         if not isinstance(operand, Value):
             return np.broadcast_to(operand, result.shape)
@@ -230,8 +232,8 @@ def complement(scope: Scope, operator: Operator, source: Value) -> Value:
 
 
 def with_inverted_sign(scope: Scope, operator: Operator, source: Value) -> Value:
-    """Return a value with the highest bit of each code inverted, which makes uint8 of int8 and
-    back.
+    """Return a value with the highest bit of each code inverted: int8 becomes uint8, and uint8
+    int8.
     """
     result = Value(f"{source.name} with inverted sign", source.shape)
     _add_table(scope, operator, source, result, (INT8 ^ -128).astype(np.int8))
@@ -331,7 +333,7 @@ def translate_prelu(scope: Scope, operator: Operator) -> None:
             output=scalar_requantisation(q, shift, zero_point=zero_point),
         )
     )
-    # One of the two parts is always the code of 0, so their sum is exact.
+    # For each element one of the two parts is the code of 0, so their sum is exact.
     zero_points = zero_point, zero_point
     scope.add(exact_sum(str(operator), result, (parts[0], parts[2]), zero_points, zero_point))
 
@@ -370,7 +372,10 @@ def translate_quantize(scope: Scope, operator: Operator) -> None:
 
 
 def _quantise_again(scope: Scope, operator: Operator, source: Value, tensor: Tensor) -> None:
-    """Translate QUANTIZE of numbers that are a function of codes, to a table or to nothing."""
+    """Translate QUANTIZE of numbers that are a function of codes.
+
+    The result is a table, or only a change of shape if all codes stay the same.
+    """
     before = scope.dequantised[source]
     with np.errstate(over="ignore"):
         steps = np.abs(before.numbers / np.float32(tensor.scale))
@@ -386,7 +391,7 @@ def _quantise_again(scope: Scope, operator: Operator, source: Value, tensor: Ten
 
 
 def _byte_table(source: Tensor, result: Tensor) -> NDArray[Any]:
-    """Return the table of QUANTIZE between int8 and uint8, for all codes from the least on."""
+    """Return the table of QUANTIZE between int8 and uint8, from the least code of the source on."""
     codes = INT8 if source.dtype == "int8" else INT8 + 128
     low, high = (0, 255) if result.dtype == "uint8" else (-128, 127)
     q, shift = quantise_multiplier(source.scale / result.scale)

@@ -29,16 +29,19 @@ from systola.compiler.tflite.scope import Scope, channel_requantisation, check_m
 from systola.compiler.wide_weights import repeated, weight_parts, widened
 
 DEPTHWISE_BLOCK = 32
-"""Largest number of channels of a convolution that stands for a part of a depthwise convolution.
+"""Largest number of channels in a block of a depthwise convolution with weights of more than 8
+bits.
 
-The part has some weights of more than 8 bits.
+Each such block becomes a convolution of its own.
 """
 MOST_WEIGHTS = 1 << 25
 """Largest number of weights of a convolution, including zeros between its groups of channels."""
 
 
 def translate_convolution(scope: Scope, operator: Operator) -> None:
-    """Translate CONV_2D to one convolution. If it has groups, the weights between them are 0."""
+    """Translate CONV_2D to one convolution. If the operator has groups of channels, the weights
+    between groups are 0.
+    """
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
@@ -64,7 +67,7 @@ def translate_convolution(scope: Scope, operator: Operator) -> None:
 
 
 def translate_depthwise(scope: Scope, operator: Operator) -> None:
-    """Translate DEPTHWISE_CONV_2D. If it makes several channels of each channel, the source's
+    """Translate DEPTHWISE_CONV_2D. If there are several results for each channel of the source, the
     channels are copied first.
     """
     one_result(operator, 2)
@@ -112,9 +115,9 @@ def _add_blocks(
     values: NDArray[np.int64],
     output: Requantisation,
 ) -> None:
-    """Add a depthwise convolution, of which some weights may have more than 8 bits.
+    """Add a depthwise convolution, in which some weights may have more than 8 bits.
 
-    The blocks of channels with such weights are convolutions of few channels. Mostly one channel
+    Blocks of channels with such weights become full convolutions. In most models only one channel
     has such weights, the channel with the least or the largest weight of all.
     """
     made: list[Value] = []
@@ -167,10 +170,10 @@ def _add_blocks(
 
 
 def _blocks(values: NDArray[np.int64]) -> list[tuple[int, int, list[NDArray[np.int8]]]]:
-    """Return the blocks of channels of a depthwise convolution's weights.
+    """Return the blocks of channels into which the weights of a depthwise convolution are cut.
 
-    An item has the block's first channel, its last channel + 1 and the parts of its weights. Blocks
-    of weights of 8 bits, which are one part, are as long as they can be.
+    An item has the block's first channel, its last channel + 1, and arrays of 8 bits that add up to
+    its weights. Blocks with a single array are as long as they can be.
     """
     count = values.shape[-1]
     starts = range(0, count, DEPTHWISE_BLOCK)
@@ -226,10 +229,11 @@ def translate_transpose_conv(scope: Scope, operator: Operator) -> None:
 def upsampled(
     scope: Scope, operator: Operator, source: Value, result: Value, weights: Tensor
 ) -> tuple[NDArray[np.int64], Window]:
-    """Return the map of a TRANSPOSE_CONV with zeros between its pixels, and the window over it.
+    """Return the map of a TRANSPOSE_CONV with zeros between its pixels, and the window over this
+    map.
 
-    The map is an array of the positions of the source's elements, -1 for zeros, as `moved` takes
-    it.
+    For each element, the map has a position in the source, or -1 for a zero. Function `moved` takes
+    such an array.
     """
     n, *kernel, channels = weights.shape
     if channels != source.channels:
@@ -274,7 +278,10 @@ def _add_convolution(
     output: Requantisation,
     groups: int,
 ) -> None:
-    """Add a convolution of all channels; `values` are the weights for the channels of one group."""
+    """Add a convolution of all channels.
+
+    `values` are weights: height x width x channels of one group x channels of the result.
+    """
     height, width, channels, n = values.shape
     if groups > 1:
         if values.size * groups > MOST_WEIGHTS:
@@ -304,9 +311,9 @@ def _add_convolution(
 def _without_padding(
     scope: Scope, source: Value, tensor: Tensor, window: Window
 ) -> tuple[Value, Window]:
-    """Return the source of a PAD before the convolution, and the window with this padding.
+    """Return the input of a PAD that made `source`, and a window that does this padding itself.
 
-    Returns `source` and `window` if there is no PAD, or the window cannot pad in this way.
+    Returns `source` and `window` if there is no PAD, or if a window cannot pad in this way.
     """
     padded = scope.padded.get(source)
     if padded is None or padded.fill != tensor.zero_point or padded.before[0]:

@@ -41,7 +41,7 @@ def translate_softmax(scope: Scope, operator: Operator) -> None:
 
 
 def translate_flip_sign(scope: Scope, operator: Operator) -> None:
-    """Translate FLIP_SIGN, which is between the model's uint8 and the machine's int8."""
+    """Translate FLIP_SIGN, which converts between the model's uint8 and the machine's int8."""
     source, _ = scope.source(operator, dtype=scope.tensor(operator, 0).dtype)
     dtype = scope.graph.tensors[operator.outputs[0]].dtype
     result, _ = scope.result(operator, dtype=dtype)
@@ -60,7 +60,7 @@ def translate_dequantize(scope: Scope, operator: Operator) -> None:
 
 
 def translate_gather(scope: Scope, operator: Operator) -> None:
-    """Translate GATHER: constant numbers move elements, calculated numbers choose rows of a
+    """Translate GATHER: constant indexes move elements, calculated indexes choose rows of a
     constant table.
     """
     one_result(operator, 2)
@@ -78,7 +78,7 @@ def translate_gather(scope: Scope, operator: Operator) -> None:
 
 
 def translate_embedding_lookup(scope: Scope, operator: Operator) -> None:
-    """Translate EMBEDDING_LOOKUP: calculated numbers choose rows of a constant table."""
+    """Translate EMBEDDING_LOOKUP: calculated indexes choose rows of a constant table."""
     one_result(operator, 2)
     if scope.tensor(operator, 1).data is None:
         raise ModelError("its table must be a constant")
@@ -144,7 +144,7 @@ def translate_whole_numbers(scope: Scope, operator: Operator) -> None:
 
 
 def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """Return the common shape to which operands are spread, or None if there is none."""
+    """Return the common shape to which arrays of `shapes` are spread, or None if there is none."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:

@@ -24,16 +24,17 @@ from systola.compiler.tflite.graph import Operator, Tensor, need_type
 from systola.compiler.tflite.scope import Scope
 from systola.compiler.tflite.translate_moves import join
 
-# These are positions of the inputs; the four gates are in the order of _GATES.
+# These are positions among the operator's inputs, from 0 on. The first three are positions for the
+# input gate, and the other gates follow in the order of _GATES.
 _INPUT_WEIGHTS, _RECURRENT_WEIGHTS, _BIASES = 1, 5, 12
 _PEEPHOLES, _PROJECTION, _NORMALISATION = range(9, 12), range(16, 18), range(20, 24)
 _HIDDEN_STATE, _CELL_STATE = 18, 19
 _GATES = ("input", "forget", "cell", "output")
 _HIDDEN_SCALE = 4
-"""Position of the intermediate tensor that has the scale of the hidden state."""
+"""Position, among the intermediate tensors, of the tensor with the scale of the hidden state."""
 
 GATE_FRACTION = 12
-"""Number of fractional bits of the argument of a gate's function."""
+"""Number of fractional bits of a gate's sum, to which sigmoid or tanh is applied."""
 
 
 def translate_lstm(scope: Scope, operator: Operator) -> None:
@@ -56,8 +57,8 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
         raise ModelError("diagonal recurrent weights are not supported")
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
-    # LiteRT uses only the scale of the hidden state. But it prepares no LSTM with a result that has
-    # no scale.
+    # LiteRT calculates with the scale of the hidden state, not of the result. But LiteRT refuses a
+    # result without a scale.
     if not len(result_tensor.scales):
         raise ModelError("its result has no scale")
     hidden = scope.tensor(operator, _HIDDEN_STATE)
@@ -70,13 +71,13 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
     if time_major and scope.repeat > 1:
         raise ModelError("its first dimension is time, which no sample has a part of")
     bits = math.frexp(cell.scale)[1] - 1
-    # LiteRT has a tanh of 0 to 6 integer bits. Without a tanh, LiteRT's result is the input gate,
-    # which lies in the place of the result.
+    # LiteRT has a tanh for cells of 0 to 6 integer bits. For other cells LiteRT calculates no tanh,
+    # and takes the input gate instead, which lies in the buffer for the results of tanh.
     has_tanh = 0 <= 15 + bits <= 6
     if cell.scale != 2.0**bits or not -25 <= bits <= 0 or 15 + bits in (5, 6):
         raise ModelError(f"cells with the scale {cell.scale} are not supported")
-    # The scale of this intermediate tensor is equal to the results' scale: results are copied into
-    # the state unchanged. The four tensors before this one matter with normalisation only.
+    # The scale of the intermediate tensor _HIDDEN_SCALE equals the results' scale, as LiteRT copies
+    # results into the hidden state unchanged. The four tensors before are for normalisation only.
     inner = hidden
     if len(operator.intermediates) > _HIDDEN_SCALE:
         inner = scope.graph.tensors[operator.intermediates[_HIDDEN_SCALE]]
@@ -109,7 +110,8 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
 def _sequences(
     scope: Scope, operator: Operator, source: Value, result: Value, axis: int
 ) -> Iterator[tuple[Value, Value]]:
-    """Yield a value for each sequence along `axis` of `source`, and a value for its result.
+    """Yield, for each sequence along `axis` of `source`, the sequence's value and a value for the
+    result.
 
     After the last sequence, the results are joined to `result`.
     """
@@ -167,9 +169,9 @@ def _sums(
     shape: tuple[int, int],
     bias: NDArray[np.int64],
 ) -> tuple[NDArray[np.int8], Requantisation]:
-    """Return an LSTM's weights, inputs x cells, and the requantisation of their products.
+    """Return an LSTM's weights, inputs x cells, and the requantisation of the sums of products.
 
-    The products are with `source`.
+    The weights are multiplied by the codes of `source`.
     """
     need_type(what, weights, "int8")
     if weights.data is None or weights.shape != shape:

@@ -20,7 +20,7 @@ from systola.compiler.wide_weights import repeated, weight_parts
 
 
 def translate_batch_matmul(scope: Scope, operator: Operator) -> None:
-    """Translate BATCH_MATMUL of int8 by a constant: a product for each of its matrices."""
+    """Translate BATCH_MATMUL of int8 by a constant: a product for each matrix of the constant."""
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)

@@ -65,7 +65,7 @@ def translate_reshape(scope: Scope, operator: Operator) -> None:
 
 
 def add_view(scope: Scope, operator: Operator, source: Value, result: Value) -> None:
-    """Add an operation that gives the same elements in the same order another shape."""
+    """Add an operation after which `result` has the elements of `source` in the same order."""
     if math.prod(source.shape) != math.prod(result.shape):
         raise ModelError(f"it makes shape {result.shape} of shape {source.shape}")
     if source.dtype == "int8":
@@ -75,9 +75,9 @@ def add_view(scope: Scope, operator: Operator, source: Value, result: Value) -> 
 
 
 def _reshape_padded(scope: Scope, padded: Padded, source: Value, result: Value) -> None:
-    """Note that the result of a reshape is padded like its source.
+    """Note in the scope that `result`, a reshaped `source`, is padded like `source`.
 
-    This is true only if dimensions of size 1 come or go.
+    Nothing is noted if the change of shape does more than add or remove dimensions of size 1.
     """
     axes = [axis for axis, size in enumerate(source.shape) if size > 1]
     wide = [axis for axis, size in enumerate(result.shape) if size > 1]
@@ -134,7 +134,11 @@ def translate_move(scope: Scope, operator: Operator) -> None:
 def add_move(
     scope: Scope, operator: Operator, source: Value, result: Value, origin: Positions, fill: int
 ) -> None:
-    """Add a move, joined to the moves before it if this keeps them off the host."""
+    """Add a move of elements from `source` to `result`.
+
+    If the host would do this move or an earlier one that made `source`, all are joined to one move.
+    This is done only if the machine can do the joined move.
+    """
     items = moved(str(operator), source, result, origin, fill)
     if result.dtype == "int8":
         origin = origin.reshape(-1)
@@ -153,13 +157,16 @@ def add_move(
 
 
 def _code_of_zero(numbers: NDArray[np.float32]) -> int | None:
-    """Return a code that stands for exactly 0, or None if there is no such code."""
+    """Return a code that stands for exactly 0 in `numbers`, or None if there is no such code."""
     codes = np.flatnonzero((numbers == 0) & ~np.signbit(numbers))
     return int(INT8[codes[0]]) if codes.size else None
 
 
 def _twin(scope: Scope, source: Value, result: Value) -> Value:
-    """Return a new value with the codes for `result`, which has the elements of `source` moved."""
+    """Return a new value for the codes of `result`, a float32 value made by a move of `source`.
+
+    The scope then has this value as the codes of `result`.
+    """
     twin = Value(f"{result.name} quantised", result.shape)
     scope.dequantised[result] = Dequantised(twin, scope.dequantised[source].numbers)
     return twin
@@ -175,7 +182,11 @@ def _fill(scope: Scope, operator: Operator, zero_point: int) -> int:
 
 
 def _of_one_sample(scope: Scope, origin: Positions, size: int) -> Positions:
-    """Return a move's origin for one sample, if the first dimension counts samples."""
+    """Return the part of a move's origin for one sample, if the model's first dimension counts
+    samples.
+
+    Raises ModelError if elements move from sample to sample.
+    """
     if scope.repeat == 1:
         return origin
     each = origin.reshape(scope.repeat, -1)
@@ -232,7 +243,7 @@ def _joined_result(scope: Scope, operator: Operator) -> tuple[Value, str]:
 
 
 def _part(scope: Scope, operator: Operator, position: int) -> Value:
-    """Return an input of a concatenation, calculated or constant, with the scale of the result."""
+    """Return an input of CONCATENATION or PACK as a value with the scale of the result."""
     tensor = scope.tensor(operator, position)
     result_tensor = scope.graph.tensors[operator.outputs[0]]
     if result_tensor.dtype == "int8":
@@ -281,7 +292,7 @@ def join(scope: Scope, operator: Operator, parts: list[Value], result: Value, ax
             Concatenation(operator=str(operator), result=result, parts=tuple(parts), axis=axis)
         )
         return
-    # Pixels of the different parts alternate in the result.
+    # Pixels of different parts take turns in the result, so each part is cut into `outer` pieces.
     pieces: list[Value] = []
     flat: list[Value] = []
     for part in parts:

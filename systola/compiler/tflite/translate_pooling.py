@@ -37,9 +37,9 @@ from systola.compiler.tflite.translate_arithmetic import complement, with_invert
 from systola.compiler.tflite.translate_convolution import check_shape, read_window
 
 MAX_TAPS = 1 << 12
-"""Largest number of taps of an averaging of uint8 or int16."""
+"""Largest number of elements in a window of an averaging of uint8 or int16."""
 MAX_COUNT = 1 << 22
-"""Largest number of elements of a mean or sum, such that the sum stays within 32 bits."""
+"""Largest number of elements of a mean or sum, so that the sum stays within 32 bits."""
 
 
 def translate_pool(scope: Scope, operator: Operator) -> None:
@@ -79,9 +79,11 @@ def read_pool(operator: Operator, source: Value, result: Value) -> Window:
 
 
 def _unsigned_averages(window: Window) -> tuple[Requantisation, ...]:
-    """Return the requantisations that average sums of 1, 2, ... taps of uint8.
+    """Return the requantisations that average sums of 1, 2, ... codes of int8 as if they were
+    uint8.
 
-    These sums are never below 0.
+    A bias adds 128 for each code, so halves are rounded as in sums of uint8, which are never below
+    0.
     """
     taps = window.kernel[0] * window.kernel[1]
     if taps > MAX_TAPS:
@@ -111,8 +113,8 @@ def translate_mean(scope: Scope, operator: Operator) -> None:
 def translate_sum(scope: Scope, operator: Operator) -> None:
     """Translate SUM between different scales in the same way as MEAN.
 
-    LiteRT takes all codes as uint8 there, with the zero points as they are. So codes of int8 get
-    their sign bit inverted, before the sum and after it.
+    LiteRT then takes all codes as uint8, even codes of int8, and does not change the zero points.
+    So codes of int8 get their sign bit inverted, before the sum and after it.
     """
     source, source_tensor, result, result_tensor, axes = _reduction(scope, operator)
     count = _count(source, axes)
@@ -152,9 +154,9 @@ def _add_sum(
     output: Requantisation,
     name: str,
 ) -> Value:
-    """Add the operation for sums along `axes`, and return its result.
+    """Add the operation that sums `source` along `axes`, and return the requantised sums.
 
-    It is a convolution with ones if the channels are among `axes`, else a pool.
+    The operation is a convolution with ones if the channels are among `axes`, else a pool.
     """
     window, taken = _reduced_pixels(scope, operator, source, axes)
     if len(source.shape) - 1 in axes:
@@ -193,8 +195,8 @@ def translate_reduce_extreme(scope: Scope, operator: Operator) -> None:
     same_quantisation(source_tensor, result_tensor)
     last = len(source.shape) - 1
     if last in axes:
-        # If the channels are reduced, another axis becomes the channels. If none is left, there is
-        # one channel.
+        # If the channels are reduced, the last axis that is kept becomes the channels. If no axis
+        # is kept, there is one channel.
         kept = [axis for axis in range(last) if axis not in axes]
         channels = kept[-1:]
         order = (*kept[:-1], *sorted(axes), *channels)
@@ -258,10 +260,9 @@ def _transposed(
 
 
 def _mean_multiplier(scale: float, count: int) -> tuple[int, int]:
-    """Return LiteRT's multiplier and shift of a mean, in which the multiplier is divided by
-    `count`.
+    """Return LiteRT's multiplier and shift of a mean, with the multiplier divided by `count`.
 
-    Before the division the multiplier gets as many more bits as fit.
+    Before the division LiteRT shifts the multiplier to the left by up to 32 bits, for precision.
     """
     q, shift = multiplier(scale)
     bits = min(count.bit_length() - 1, 32, 31 + shift)
@@ -273,7 +274,7 @@ def _mean_multiplier(scale: float, count: int) -> tuple[int, int]:
 def _reduced_pixels(
     scope: Scope, operator: Operator, source: Value, axes: frozenset[int]
 ) -> tuple[Window, Value]:
-    """Return a window over the pixels that are reduced together, and the map under the window."""
+    """Return a window over the pixels that become one pixel, and the map under the window."""
     sizes = source.shape[:-1]
     along = [axis for axis, size in enumerate(sizes) if size > 1 and axis in axes]
     if not along:

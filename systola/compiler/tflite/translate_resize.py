@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of RESIZE_BILINEAR, which the host does for sizes without exact weights."""
+"""The translation of RESIZE_BILINEAR, to the machine or, for sizes without exact weights, to the
+host.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The translation of operators on int16 with weights of int8, to the machine's 16-bit modes.
 
-The machine adds products in 32 bits, and LiteRT in 64: a layer that could need more is refused. The
-host clamps results if an activation is fused into the operator.
+The machine adds products in 32 bits, and LiteRT in 64, so a layer is refused if its sums could need
+more than 32 bits. The host clamps results if an activation is fused into the operator.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ WIDE_ADD_BITS = 15
 """Number of bits by which ADD and SUB of int16 shift their operands to the left first."""
 INT16 = np.iinfo(np.int16)
 _REDUCED_LIMIT, _REDUCED_MOST = 0x7FFF0000, 0x7FFF
-"""Least multiplier that LiteRT does not round to 15 bits, and the value that replaces it."""
+"""Least multiplier of 31 bits that LiteRT does not round to 15 bits, and the multiplier of 15 bits
+that replaces it.
+"""
 
 
 def wide_fully_connected(scope: Scope, operator: Operator) -> None:
@@ -127,7 +129,8 @@ def wide_average(scope: Scope, operator: Operator) -> None:
     """Translate AVERAGE_POOL_2D of int16 to a product with ones; the host lays out the windows.
 
     The sum of a window, times a multiplier of 31 bits just above 1 / taps, is off by 2^-15 at most.
-    For up to MAX_TAPS taps, no sum is so near to a half without being a half, see `reciprocal`.
+    With up to MAX_TAPS taps, all averages other than halves are farther from a half, so they are
+    rounded correctly. For halves see `reciprocal`.
     """
     one_result(operator, 1)
     _check_semantics(scope)
@@ -230,7 +233,7 @@ def wide_binary(scope: Scope, operator: Operator) -> None:
 
 
 def wide_curve(scope: Scope, operator: Operator) -> None:
-    """Translate functions of one element of int16 that LiteRT interpolates from 513 numbers."""
+    """Translate functions of one element of int16 that LiteRT interpolates between 513 numbers."""
     one_result(operator, 1)
     _check_semantics(scope)
     source, source_tensor = scope.source(operator, dtype="int16")
@@ -295,7 +298,7 @@ def _weights(scope: Scope, operator: Operator, rank: int) -> Tensor:
 
 
 def _windows(scope: Scope, operator: Operator, source: Value, window: Window) -> Value:
-    """Return a value with the elements of each window of `source` as a row."""
+    """Return a value in which each row has the elements of one window of `source`."""
     each = Window(kernel=(1, 1), dilation=window.dilation, out=source.grid)
     if window == each:
         return source
@@ -310,8 +313,9 @@ def _windows(scope: Scope, operator: Operator, source: Value, window: Window) ->
 
 
 def _halves(scope: Scope, operator: Operator, source: Value, length: int) -> Value:
-    """Return a value of int16 in the machine's form: rows of `length` elements, in two
-    bytes each.
+    """Return a value of int16 in the machine's form, as bytes.
+
+    For each `length` elements there is a row of low bytes and a row of high bytes.
     """
     if (source, length) not in scope.halves:
         rows = source.pixels * source.channels // length
@@ -329,7 +333,9 @@ def _made(result: Value, length: int) -> Value:
 def _add_whole(
     scope: Scope, operator: Operator, made: Value, result: Value, tensor: Tensor
 ) -> None:
-    """Add the step of the host that makes a result of int16 from the machine's rows of bytes."""
+    """Add the host stage that makes a result of int16 from the machine's rows of low and high
+    bytes.
+    """
     floor, ceiling = _limits(fused_activation(operator), tensor)
     scope.host(operator, Whole(floor, ceiling), result, made)
     if (floor, ceiling) == (INT16.min, INT16.max):
@@ -407,9 +413,10 @@ def _add_product(
 
 
 def _multiplier(scale: float, *, narrow: bool) -> tuple[int, int]:
-    """Return LiteRT's multiplier and shift for a scale.
+    """Return LiteRT's multiplier and shift for a scale, in the units of Layer.
 
-    LiteRT's sums have 64 bits, and its multiplier 15. With `narrow` they have 32 and 31 bits.
+    LiteRT's sums have 64 bits and multipliers 15 bits. With `narrow`, sums have 32 bits and
+    multipliers 31 bits.
     """
     q, shift = multiplier(scale)
     if narrow:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rewrite of networks of uint8, as converters wrote them until 2021, as networks of int8.
 
-All codes and zero points become less by 128, which changes no sum. The host does the same to inputs
-and outputs. Weights keep a zero point of their own.
+All codes and zero points become less by 128, which changes no sum. The host converts inputs and
+outputs in the same way. Weights of uint8 may have a zero point, unlike other weights.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import numpy as np
 from systola.compiler.tflite.graph import Graph, Operator, Tensor
 
 FLIP_SIGN = "FLIP_SIGN"
-"""Kind of an added operator, between uint8 and int8 at inputs and outputs; no file has it."""
+"""Kind of an operator that converts inputs from uint8 to int8, and outputs back. Only this rewrite
+adds such operators.
+"""
 _ALIKE = (
     "ADD",
     "ARG_MAX",
@@ -64,9 +66,11 @@ def without_unsigned(graph: Graph) -> Graph:
 
 
 def without_unlike(graph: Graph) -> tuple[Graph, list[Operator]]:
-    """Return `graph` without the operators that force all others to uint8, and these operators.
+    """Return `graph` without the operators that force all others to uint8, and a list of these
+    operators.
 
-    The results of an operator that is left out become inputs.
+    An operator on uint8 forces the others if it cannot become an operator on int8. The results of
+    an operator that is left out become inputs.
     """
     _, touching = _touching(graph)
     unlike = [operator for operator in touching if not _is_alike(graph, operator)]
@@ -78,7 +82,9 @@ def without_unlike(graph: Graph) -> tuple[Graph, list[Operator]]:
 
 
 def _touching(graph: Graph) -> tuple[set[int], list[Operator]]:
-    """Return the numbers of all tensors of uint8, and the operators that take or make one."""
+    """Return the numbers of all tensors of uint8, and the operators that take or make such a
+    tensor.
+    """
     bytes_ = {number for number, tensor in enumerate(graph.tensors) if tensor.dtype == "uint8"}
     return bytes_, [each for each in graph.operators if bytes_ & {*each.inputs, *each.outputs}]
 
@@ -86,8 +92,8 @@ def _touching(graph: Graph) -> tuple[set[int], list[Operator]]:
 def _is_alike(graph: Graph, operator: Operator) -> bool:
     """Return whether an operator on uint8 can become an operator on int8.
 
-    An operator that has tensors of int8, too, cannot: LiteRT clamps its results to other codes, or
-    refuses it.
+    An operator with tensors of int8 besides cannot: LiteRT clamps the results to other codes, or
+    refuses the operator.
     """
     numbers = {*operator.inputs, *operator.outputs} - {-1}
     return operator.kind in _ALIKE and all(graph.tensors[n].dtype != "int8" for n in numbers)

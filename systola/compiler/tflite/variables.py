@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rewrite of variables, which keep a value from one sample to the next, as inputs and outputs.
 
-A network with variables has a second subgraph that gives them their first values. Operators of the
-first subgraph read variables by a handle, and assign new values.
+A network with variables has a second subgraph that gives the variables their first values.
+Operators of the first subgraph read a variable by a handle, a tensor that stands for the variable,
+and assign new values.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from systola.compiler.errors import ModelError, located
 from systola.compiler.tflite.graph import Graph, Operator, Tensor
 
 OPENING = "CALL_ONCE"
-"""Kind of the operator that runs the subgraph with the variables' first values, once."""
+"""Kind of the operator that runs, once, the subgraph with the variables' first values."""
 _Name = tuple[Any, Any]
 """Type of a variable's name: the name of a container, and a name in the container."""
 
@@ -43,14 +44,15 @@ class _Rewriter:
         self._operators: list[Operator] = []
         self._first: dict[_Name, NDArray[Any]] = {}
         self._names: dict[int, _Name] = {}
-        """Names of the variables, by the numbers of the tensors that are their handles."""
+        """Name of each variable, by the number of the tensor that is the variable's handle."""
         self._before: dict[_Name, int] = {}
         """Number of the tensor with the value of each variable before a sample."""
         self._now: dict[_Name, int] = {}
         """Number of the tensor with the value of each variable after the operators taken so far."""
         self._same: dict[int, int] = {}
-        """Number of the tensor that already has the value of a read, by the number of the read's
-        result."""
+        """Number of the tensor that replaces the result of a READ_VARIABLE, by the number of this
+        result.
+        """
 
     def take(self, operator: Operator) -> None:
         """Take the next operator of the network, in the order of execution."""

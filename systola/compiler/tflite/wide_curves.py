@@ -18,12 +18,14 @@ from systola.compiler.tflite.graph import Operator, Tensor
 
 _LEAST, _MOST = -(1 << 15), (1 << 15) - 1
 _CODES = np.float32(1 << 16)
-"""Number of codes of int16. LiteRT divides it by the distance from the least to the largest code,
-which is one code less.
+"""Number of codes of int16.
+
+LiteRT divides this number by the distance from the least to the largest result, to get a factor
+from results to codes. The distance is one code less.
 """
 
 WIDE_CURVES = ("EXP", "GELU", "RSQRT")
-"""Kinds of operators that can be a Curve, for activations of int16."""
+"""Kinds of operators on int16 that become the operation Curve."""
 
 Numbers = NDArray[np.float32]
 
@@ -31,8 +33,8 @@ Numbers = NDArray[np.float32]
 def curve_tables(operator: Operator, source: Tensor, result: Tensor) -> bytes:
     """Return the tables of LiteRT's 513 numbers for an operator, in the format of Load_Table.
 
-    Raises ModelError if a number is over the range of float32, as LiteRT's number is undefined
-    then.
+    Raises ModelError if a number is over the range of float32, for which LiteRT's result is
+    undefined.
     """
     entries = _entries(_function(operator, result), source.scale, result.scale)
     content = entries.astype("<i2").tobytes()
@@ -44,8 +46,9 @@ def _entries(
 ) -> NDArray[np.int16]:
     """Return the 513 numbers of a function, as codes; all arithmetic is in float32.
 
-    `scale` is the scale of the source, and `made` the scale of the result. A number is the function
-    at the start of a straight line, less half of the line's error in its middle.
+    `scale` is the scale of the source, and `made` the scale of the result. LiteRT interpolates by
+    straight lines. A number is the function at the start of a line, less half of the line's error
+    in its middle.
     """
     lines = CURVE_ENTRIES - 1
     low, high = (np.float32(scale) * np.float32(code) for code in (_LEAST, _MOST))
