@@ -17,12 +17,13 @@ from systola.training.programs import train_program
 from systola.training.task import Task
 
 _TURN_BLOCKS = 0.1
-"""Work of a turn that does not depend on its samples, in units of the work for a block of
+"""Time that a turn takes beside the time for its samples. The unit is the time for a block of C
 samples."""
 
 
 def fitted(config: Config, task: Task, batch: int) -> tuple[Task, Layout]:
-    """Return `task` with the turns of its batch, and the layout of a core's host memory.
+    """Return `task` with its batch size and number of turns, and the layout of a core's host
+    memory.
 
     Raises NoRoomError for a network that has no room even with one block of samples a turn.
     """
@@ -30,16 +31,17 @@ def fitted(config: Config, task: Task, batch: int) -> tuple[Task, Layout]:
 
 
 def some_words(task: Task) -> NDArray[np.intp] | None:
-    """Return words for a program that is made only to see whether it fits; None if it needs no
-    words.
+    """Return made-up words for a program that is only built to see whether it fits.
+
+    Returns None unless programs read words: for an Embedding, in several turns.
     """
     lstm = task.stages[0].lstm
     return np.zeros((task.count, lstm.steps), np.intp) if lstm and task.reads_words else None
 
 
 def layout_of(config: Config, task: Task) -> Layout:
-    """Return the layout of a core, with room for the largest share of samples of any core
-    and turn.
+    """Return the layout of a core's host memory, with room for the largest share of samples of any
+    core and turn.
     """
     shares = [
         len(replace(task, core=core, turn=turn).share(config.cols))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the forward pass of a program, from samples to logits.
 
+A stage is a layer with weights, or an Add or Concatenate, and the layers from it to the next stage.
+
 In training the forward pass also leaves the numbers that the backward pass needs, see
 `passes.Pass`.
 """
@@ -78,7 +80,7 @@ class Forward:
         return self._logits(last)
 
     def _flat(self, number: int, units: range) -> range:
-        """Write the maps of a stage as rows for the next stage, with a one for its bias.
+        """Write the maps of a stage as rows for the next stage, followed by the input for its bias.
 
         The rows are lines [pixel][block of channels][sample]. The lines of the maps are freed.
         """
@@ -96,8 +98,7 @@ class Forward:
     def _hidden(self, number: int, x: range) -> range:
         """Write a Dense that is not the last stage; return its units, int8, [block][sample].
 
-        After the units, the result has a block of ones, with which the next stage multiplies its
-        bias.
+        The last block of the result is the input for the bias of the next stage.
         """
         writer, layout, stage = self._writer, self._layout, self._task.stages[number]
         samples, shape = layout.samples, layout.shapes[number]
@@ -147,8 +148,8 @@ class Forward:
     def _mask(self, number: int, masks: int, scratch: int, row: int, block: int) -> None:
         """Write the mask of a block: 1 for units that pass the ReLU and the dropout, else 0.
 
-        `masks` and `scratch` are the first lines of the masks and of scratch lines of all blocks.
-        The scratch lines are free until units are written there.
+        `masks`: first line of the masks of all blocks. `scratch`: first line of a region of the
+        same size, which is free until units are written there.
         """
         writer, stage, rows = self._writer, self._task.stages[number], self._layout.samples
         mask, random = masks + block * rows, scratch + block * rows
@@ -161,11 +162,12 @@ class Forward:
     def _multiply(
         self, number: int, x: range, part: range, columns: Columns
     ) -> Iterator[tuple[int, int]]:
-        """Write the sums of blocks of units, from accumulator row 0 on; yield each block and its
-        first row.
+        """Write the sums of some blocks of units, from accumulator row 0 on; yield the number of
+        each block and its first row.
 
-        A block is yielded when the product of the next block has been written, before the weights
-        of one more block are read.
+        The sums of a block are complete when the caller gets the block. By then the product of the
+        next block, if there is one, is written, too. So the array multiplies while the caller's
+        instructions run. The weights of one more block are read after the yield.
         """
         writer, layout = self._writer, self._layout
         samples, start = layout.samples, part.start
@@ -194,10 +196,11 @@ class Forward:
         writer.multiply(one, weights + shape.bias, row, samples, 1, 1, **how)
 
     def _transpose(self, number: int, x: range) -> Iterator[None]:
-        """Transpose the inputs of a Dense for its update, in the parts that the update takes.
+        """Transpose the inputs of a Dense for its update, portion by portion as the update takes
+        them.
 
-        Each step of the iterator writes one instruction. For an int16 input of the bias it writes
-        all lines of this input.
+        The iterator writes one instruction before each yield. An int16 input for the bias takes
+        several instructions before one yield.
         """
         writer, layout = self._writer, self._layout
         size, samples = layout.size, layout.samples
@@ -223,7 +226,7 @@ class Forward:
         """Write the last stage; return the transposed logits, int16 lines, [group of
         samples][class].
 
-        The product is transposed: the weights of the stage serve as vectors, and the samples as
+        For a transposed product the weights of the stage serve as vectors, and the samples as
         weights.
         """
         writer, layout, shape = self._writer, self._layout, self._layout.shapes[last]

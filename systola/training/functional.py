@@ -82,9 +82,10 @@ def _sources(node: _Tensor) -> Sequence[_Tensor]:
 
 
 def in_list(order: Sequence[tuple[Any, Sequence[Any]]]) -> list[Layer]:
-    """Return the layers that made some results as a list, with links to each other.
+    """Return a network as a list of layers, with links to earlier layers of the list.
 
-    `order`: the results in the order of the list, each with the results that its layer takes.
+    `order`: the results of all layers in the order of the list. With each result come the results
+    that its layer takes.
     """
     found: list[Any] = []
     places: dict[int, int] = {}

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the forward pass of the steps of a GRU. All other parts are written as for an LSTM.
 
-The candidate n is tanh(x_n + r q), where q is the product of the state with the recurrent kernel,
-and its bias. The state is (1 - z) n + z h. The lines of a step in the buffer are n, z, r and q, in
-this order. So the parts of the kernel (n, z, r) lie side by side, and the parts of the recurrent
-kernel (z, r, q), too. q has CELL_BITS like all sums, and n, z, r and h have 15 fraction bits.
+z is the update gate, r the reset gate. x_n and q are sums for the candidate n: x_n the weighted sum
+of the inputs, q the weighted sum of the old state, each with a bias. The candidate n is tanh(x_n +
+r q). The new state is (1 - z) n + z h, where h is the old state.
+
+The lines of a step in the buffer are n, z, r and q, in this order. So the parts of the kernel (n,
+z, r) lie side by side, and the parts of the recurrent kernel (z, r, q), too. q has CELL_BITS like
+all sums, and n, z, r and h have 15 fraction bits.
 """
 
 from __future__ import annotations
@@ -61,7 +64,9 @@ class GruSteps(RecurrentBase):
         return state
 
     def _state(self, lines: range, state: int, new: int, *, first: bool) -> None:
-        """Write the candidate and the state of a step; before the first step the state is zero."""
+        """Write the candidate n and the new state of a step. In the first step (`first`) the old
+        state is zero, and its term is left out.
+        """
         writer, rows = self._writer, self._sizes.rows
         candidate, update, reset, added = lines
         halved = shifted(14), WIDE

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the backward pass of a GRU through time. All other parts are written as for an LSTM.
 
-dx stands for the gradient of x, and x' for x (1 - x). dn = dh (1 - z) (1 - n^2) is the gradient of
-the candidate's sum. The gradients of the sums are, in this order: dn for x_n, dh (h_before - n) z',
-dn q r', and dn r for q. The gradient of the state before has the term dh z, which is added to a
-product with weights.
+`systola.training.gru` has the meaning of n, z, r, q and h. dx stands for the gradient of a number
+x, and x' for x (1 - x). The backward pass makes the gradients of four sums, in this order:
+
+- of the inputs' sum for the candidate: dn = dh (1 - z) (1 - n^2),
+- of the sum of z: dh (h_before - n) z',
+- of the sum of r: dn q r',
+- of q: dn r.
+
+The gradient of the state before is a product of these with weights, plus dh z.
 """
 
 from __future__ import annotations
@@ -32,10 +37,11 @@ class GruBackward(RecurrentBackward):
         self._writer.vector(Operation.ADD, *at, scales=_BOTH)
 
     def _slopes(self, number: int, room: Room) -> None:
-        """Read the numbers of a step, and write the slopes of its sums.
+        """Read the gates and states of a step from host memory, and write the slopes of the step's
+        sums.
 
-        The slope of r is a factor of dn, and has SLOPE_BITS fraction bits, as q is large. All other
-        slopes are factors of dh.
+        The slopes of n and z are factors of dh, and have 15 fraction bits. The slope of r is a
+        factor of dn. It has SLOPE_BITS fraction bits, as q is large.
         """
         writer, rows, layout = self._writer, self._sizes.rows, self._writer.layout
         step, places = 2 * rows, self._sizes.places

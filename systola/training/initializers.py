@@ -12,8 +12,8 @@ from systola.training.errors import TrainingError
 from systola.training.numbers import Floats
 
 _SCALES = {"glorot": 1.0, "he": 2.0, "lecun": 1.0}
-"""Variance of the weights times a number, by name of the initialiser. The number is the count of a
-unit's inputs. For Glorot it is the mean of the counts of inputs and outputs."""
+"""Variance of the weights times a count, by family of initialisers. The count is the number of a
+unit's inputs; for Glorot it is the mean of the numbers of inputs and outputs."""
 _DEVIATION = 0.05
 """Standard deviation of plain normal weights, and largest magnitude of plain uniform weights."""
 _CUT = 0.87962566103423978
@@ -46,7 +46,8 @@ def fresh(
 ) -> Floats:
     """Draw weights of a shape by an initialiser.
 
-    `inputs` and `outputs`: numbers of inputs and outputs of a unit, as Glorot counts them.
+    `inputs` and `outputs`: numbers of inputs and outputs of a unit, from which the variance
+    follows.
     """
     if name in ("zeros", "ones"):
         return np.full(shape, float(name == "ones"))

@@ -2,8 +2,8 @@
 """The joins (Add and Concatenate) of a trained network as operations to be compiled for any
 machine.
 
-Their results have the bytes of predict(): see `systola.training.branches.numbers` for sums, and
-`BranchedForward` for results side by side.
+The results of joins have the bytes of predict(). `systola.training.branches.numbers` has the
+numbers of sums, and `BranchedForward` writes results side by side.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 """Layers of networks with branches: Add, Concatenate, and links to results.
 
 A network is a list of layers, each of which takes the result of the layer before it. In a network
-with branches, the layers Add, Concatenate and From have links: the numbers of the layers with the
-results that they take.
+with branches, the layers Add, Concatenate and From have links instead. A link is the index, from 0,
+of an earlier layer of the list, and stands for the result of that layer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LAST_AXIS = "only the last axis can be joined"
 
 @dataclass(frozen=True)
 class From(Computing):
-    """A link in a list of layers: the next layer takes the result of the layer with this number."""
+    """A link in a list of layers. The next layer takes the result of layer `layer`, from 0."""
 
     layer: int
 
@@ -32,8 +32,8 @@ class From(Computing):
 
 @dataclass(frozen=True)
 class Joining(Computing):
-    """The base of layers that take several results. Model sets `sources`, the numbers of the layers
-    with these results.
+    """The base of layers that take several results. Model sets `sources`, the links to these
+    results.
     """
 
     _: KW_ONLY

@@ -21,16 +21,16 @@ _ALLOWED: dict[str, tuple[object, ...]] = {
     "axis": (-1,),
     "threshold": (0.5,),
 }
-"""Settings of a loss or metric of Keras, and the values of each that training honours."""
+"""Settings of Keras's losses and metrics, with the only values that training accepts for each."""
 _FREE = ("name", "dtype", "from_logits", "fn")
 """Names of settings of a loss or metric that may have any value."""
 
 
 def compile_arguments(config: Mapping[str, Any], *, probabilities: bool) -> dict[str, Any]:
-    """Return the arguments of compile() that Keras's get_compile_config() stands for.
+    """Return the arguments for compile() that match the settings of a compiled Keras model.
 
-    `config`: the result of get_compile_config(). `probabilities`: whether the network ends with
-    softmax or sigmoid. Raises TrainingError for settings that training does not have.
+    `config`: the result of Keras's get_compile_config(). `probabilities`: whether the network ends
+    with softmax or sigmoid. Raises TrainingError for settings that training does not have.
     """
     loss = _loss(config.get("loss"), probabilities=probabilities)
     metrics: Any = config.get("metrics")
@@ -86,13 +86,14 @@ def _metric(given: Any, loss: str) -> str:
         return given
     name, config = _class("metric", given)
     own, found = config.get("name"), metric_name(name, loss)
-    # A metric keeps its name in Keras for the logs, if that name means the same metric here.
+    # A metric keeps the name that it has in Keras, for the logs. The condition is that this name
+    # means the same metric here.
     same = ACCURACIES if found == OWN_ACCURACY.get(loss) else ()
     return str(own) if own in same else found
 
 
 def _class(what: str, given: object) -> tuple[str, dict[str, Any]]:
-    """Return the name of a class or function of Keras, and its settings.
+    """Return the name and the settings of a Keras class, or the name of a function and no settings.
 
     Raises TrainingError for anything else, and for settings that training would ignore.
     """

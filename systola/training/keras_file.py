@@ -14,9 +14,9 @@ from systola.compiler.printable import reason_of
 from systola.training.errors import TrainingError
 
 _MEMBERS = ("metadata.json", "config.json", "model.weights.h5")
-"""Names of the members of a .keras file, the JSON members first."""
+"""Names of the files in a .keras file, which is a zip archive. The JSON files come first."""
 _MOST_JSON = 1 << 26
-"""Largest size of a JSON member, in bytes."""
+"""Largest size of a JSON file in a .keras file, in bytes."""
 
 
 def read_keras(path: str) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the layers of a Keras model, and the layers that each of them takes results of."""
+"""Finds the layers of a Keras model, and for each layer the layers that give its inputs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from systola.training.errors import TrainingError
 
 
 def linked_layers(keras_model: Any) -> list[tuple[Any, Sequence[int]]]:
-    """Return the layers of a Keras model in its order.
+    """Return the layers of a Keras model in its order, each with the indices of its source layers.
 
-    After each layer are the numbers of the layers that it takes results of. Raises TrainingError if
-    the model is neither a Sequential nor a functional model. It also does so if a layer is used
-    twice, or if there are several outputs.
+    A source layer gives an input of the layer; indices count from 0 in the returned list. Raises
+    TrainingError for anything but a Sequential or functional model, for a layer that is used twice,
+    and for several outputs.
     """
     layers = list(keras_model.layers)
     names = {kind.__name__ for kind in type(keras_model).__mro__}

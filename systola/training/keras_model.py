@@ -89,7 +89,7 @@ def _network(keras_model: Any) -> Sequential:
     if not isinstance(shape, tuple) or None in shape[1:]:
         raise TrainingError("the Keras model has no single input of a known shape: build it first")
     found: list[Layer] = [Input(tuple(int(size) for size in keras_model.input_shape[1:]))]
-    # For each Keras layer: the number of the layer in `found` that makes its result.
+    # For each Keras layer: the index in `found` of the layer that makes its result.
     places: list[int] = []
     for layer, sources in linked_layers(keras_model):
         _need_honoured(layer)

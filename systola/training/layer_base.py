@@ -15,7 +15,7 @@ from systola.training.mixed_precision import NAMES as POLICIES
 from systola.training.mixed_precision import Policy, global_policy
 
 MOST_NUMBERS = 1 << 24
-"""Largest number of numbers in a sample, and of units in a layer."""
+"""Largest number of values in a sample, and largest number of units in a layer."""
 NO_REGULARISER = Only((None,), "there are no regularisers, Dropout may do")
 NO_CONSTRAINT = Only((None,), "there are no constraints")
 LAYER = {
@@ -24,7 +24,7 @@ LAYER = {
     "batch_size": Only((None,), "fit() takes it"),
     "activity_regularizer": NO_REGULARISER,
 }
-"""Arguments of all layers of Keras that change nothing in training here."""
+"""Arguments of all Keras layers that training accepts only with a value that changes nothing."""
 KERNEL = {
     "kernel_regularizer": NO_REGULARISER,
     "bias_regularizer": NO_REGULARISER,
@@ -35,14 +35,14 @@ KERNEL = {
 }
 MAPS = Only((None, "channels_last"), "channels are last")
 SET_WEIGHTS = "fresh weights are Keras's defaults, set_weights() gives others"
-"""Advice in the error message for an initialiser that cannot be chosen."""
+"""Advice in the error message for an initialiser that is not supported."""
 Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Named:
-    """The base of all layers. summary() prints `name`; None stands for Keras's name for the
-    class.
+    """The base of all layers. `name` is the name in summary(). If `name` is None, summary() makes a
+    name from the class, as Keras does.
     """
 
     name: str | None = None
@@ -62,10 +62,9 @@ class Named:
         return global_policy()
 
     def __call__(self, inputs: Any) -> Result:
-        """Return the result of the layer, called with results of other layers or with an Input.
+        """Return the result of the layer for `inputs`: results of other layers, or an Input.
 
-        Raises TrainingError for anything else, and for a number of results that the layer does not
-        take.
+        Raises TrainingError for anything else, and if the layer takes another number of results.
         """
         kind = type(self).__name__
         given: Any = tuple(inputs) if type(inputs) in (list, tuple) else (inputs,)
@@ -102,14 +101,15 @@ class Computing(Named):
 
     @property
     def sample_shape(self) -> tuple[int, ...] | None:
-        """The argument `input_shape`, which is not stored with the layer."""
+        """The shape of a sample, as in the argument `input_shape`; None if it was not given."""
         return vars(self).get("_sample_shape")
 
 
 def shape_of(where: str, given: object) -> tuple[int, ...]:
     """Return the shape of a sample as a tuple.
 
-    Raises TrainingError for another type, and for a shape with no numbers, or too many.
+    Raises TrainingError for another type, for an empty shape, and for more than MOST_NUMBERS values
+    in a sample.
     """
     sizes = items(f"the shape of {where}", given, "sizes")
     shape = tuple(whole(f"a size of {where}", size, 1, MOST_NUMBERS) for size in sizes)
@@ -138,13 +138,13 @@ def single(name: str, value: object, most: int) -> int:
 
 
 def need(holds: bool, reason: str) -> None:
-    """Raise TrainingError with this reason if a condition does not hold."""
+    """Raise TrainingError with `reason` as its message, unless `holds`."""
     if not holds:
         raise TrainingError(reason)
 
 
 def keep_size(layer: Named, name: str, most: int = MOST_NUMBERS) -> None:
-    """Make a field of a layer an int; raise TrainingError if the field is not 1 to `most`."""
+    """Make the field `name` of a layer an int; raise TrainingError if it is not 1 to `most`."""
     where = f"{name} of {type(layer).__name__}"
     object.__setattr__(layer, name, whole(where, getattr(layer, name), 1, most))
 

@@ -40,7 +40,7 @@ _LEAST_EPSILON = 1e-6
 @constructor(**LAYER, sparse=Only((None, False)), ragged=Only((None, False)))
 @dataclass(frozen=True)
 class Input(Named):
-    """A layer that gives the shape of a sample, up to MOST_NUMBERS numbers."""
+    """A layer that gives the shape of a sample, of up to MOST_NUMBERS values."""
 
     shape: tuple[int, ...]
 
@@ -135,9 +135,9 @@ class Conv2D(Computing):
 )
 @dataclass(frozen=True)
 class DepthwiseConv2D(Computing):
-    """A convolution with one kernel for each channel of a map.
+    """A convolution with one kernel, and one bias, for each channel of a map.
 
-    There are as many sums as channels, each with a bias.
+    The result has as many channels as the map.
     """
 
     kernel_size: int | Pair
@@ -188,7 +188,7 @@ class Conv1D(Computing):
 class Pooling2D(Computing):
     """A base of the layers that pool windows of maps.
 
-    `strides` are the size of the window unless given. `padding` is "valid".
+    `strides` default to the size of the window. `padding` is "valid".
     """
 
     pool_size: int | Pair = 2
@@ -346,11 +346,12 @@ _GAMMA = "gamma and beta begin as ones and zeros: set_weights() gives others"
 )
 @dataclass(frozen=True)
 class BatchNormalization(Computing):
-    """A layer that gives each channel of a batch the mean beta and the deviation gamma.
+    """A layer that normalises each channel of a batch to the mean beta and the deviation gamma.
 
-    When nothing is learnt it takes moving means and variances. Of their old values a training step
-    keeps the part `momentum`. A layer that is not `trainable` takes moving means and variances in
-    training, too, and learns nothing.
+    A training step takes the means and variances of its batch. It also updates moving means and
+    variances, which keep the part `momentum` of their old values. Tests and predictions take the
+    moving numbers. A layer that is not `trainable` takes the moving numbers in training, too, and
+    learns nothing.
     """
 
     axis: int = -1

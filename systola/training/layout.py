@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lays out a network and its samples: shapes in blocks, and places in host memory.
 
-A batch that has no room in the buffer is taken in turns of some samples each. Each turn has places
-of its own for the numbers that are made of its samples.
+A stage is a layer with weights, or an Add or Concatenate, and the layers from it to the next stage.
 
-Everything is stored as lines, P bytes apart in host memory (P: the pitch of a vector). A matrix is
-in the order in which the machine takes it. Weights are [block of units][input]. The input for the
-bias is the first of the last C inputs (C: the columns of the array). Int16 numbers are pairs of
-lines, low bytes first.
+A place is a byte offset in the host window. A batch that has no room in the buffer is taken in
+turns of some samples each. Each turn has places of its own for the numbers made of its samples.
+
+Everything is stored as lines, P bytes apart in host memory. P is the number of bytes that an input
+vector takes there, in whole beats of the bus. A matrix is in the order in which the machine takes
+it. Weights are [block of units][input]. The input for the bias is the first of the last C inputs
+(C: the columns of the array). Int16 numbers are pairs of lines, low bytes first.
 """
 
 from __future__ import annotations
@@ -37,14 +39,14 @@ from systola.training.stages import (
 PROGRAM_BYTES = 1 << 20
 """Largest size of the program of one turn, in bytes."""
 LEAST_LINES = 2
-"""Number of lines of the constant -2^15, an int16 number. Numbers that hold exponents are this
-constant, shifted to the right."""
+"""Number of lines of a constant, the int16 number -2^15. Programs shift the constant to the right
+to store an exponent as a number of magnitude bits."""
 TOLD_LINES = 4
-"""Number of lines by which a step reports the bits of a tensor's largest gradient. They hold two
-int16 numbers, each for 0 to 15 bits."""
+"""Number of lines in which a step reports the bits of one tensor's largest gradient. The lines hold
+two int16 numbers, each for 0 to 15 of these bits."""
 MOST_ENTRIES = 256
-"""Largest number of parameter entries of a program. The program loads entries later if the chip has
-no room for all of them."""
+"""Largest number of parameter entries of a program. If the chip has room for fewer, the program
+loads entries while it runs."""
 TABLES = 50
 """Largest number of tables of a program: two for the masks of units, two for BatchNormalization,
 and three for each stage."""
@@ -58,40 +60,43 @@ class Shape:
     """
 
     groups: int
-    """Number of equal parts of the inputs: taps of a window, or pixels of a flattened map."""
+    """Number of equal parts of the inputs: one part for each tap of a window, or for each pixel of
+    a flattened map."""
     inputs: int
     """Number of blocks of inputs, the block of the bias included."""
     channels: int
-    """Number of blocks of each part of the inputs. For a DepthwiseConv2D it is the number of blocks
-    of channels."""
+    """Number of blocks of inputs in each part. For a DepthwiseConv2D it is the number of blocks of
+    channels."""
     units: int
     """Number of blocks of units."""
     lines: int
     """Number of lines that a block of units has for its weights: C for each block of inputs."""
     bias: int
-    """Number of the line with the biases among the lines of a block of units: the first line of the
-    last block."""
+    """Line with the biases, counted from the first line of a block of units. The last C lines of
+    the block are for the input of the bias, and the biases are the first of these."""
     biased: bool
     """Whether there are biases. Without biases there is neither a block nor a line for them."""
     places: NDArray[np.intp]
-    """Number of the line of each input among the lines of a block of units, (inputs,)."""
+    """Line with the weights of each input, counted from the first line of a block of units,
+    (inputs,)."""
     columns: NDArray[np.intp]
-    """Number of the column of each unit among the columns of all blocks of units, (units,)."""
+    """Column of each unit, counted from the first column of the first block of units, (units,)."""
     given: int
-    """Number of lines of a sample's inputs, with the line for the bias of a Dense."""
+    """Number of lines of the inputs of one sample, including the line for the bias of a Dense."""
     made: int
-    """Number of lines of a sample's sums for each block of units: the pixels of a map, else 1."""
+    """Number of lines of the sums of one sample in a block of units: the pixels of a map, else 1.
+    """
     left: int
-    """Number of lines of a sample's result for each block of units, after a pooling if there is
-    one."""
+    """Number of lines of the result of one sample in a block of units. It differs from `made` only
+    if there is a pooling."""
 
 
 @dataclass(frozen=True)
 class RecurrencePlaces:
-    """The places in host memory of the numbers of an LSTM that its backward pass needs.
+    """The places in host memory of the numbers of an LSTM or GRU that its backward pass needs.
 
-    The numbers are int16, but inputs and masks are int8. The first item of `cells` and of `hidden`
-    is for the time before the first step, and stays zero.
+    The numbers are int16, but inputs and masks are int8. `cells` and `hidden` have one entry more
+    than there are steps. The first entry is for the time before the first step, and stays zero.
     """
 
     inputs: int
@@ -106,8 +111,8 @@ class RecurrencePlaces:
     below: int
     """Byte offset of the inputs' gradient, [block][step][sample]."""
     masks: int
-    """Byte offset of the masks of all states after the first item, [step][block][sample]. There are
-    masks if a Dropout is between two LSTMs."""
+    """Byte offset of the masks of the states after each step, [step][block][sample]. There are
+    masks only if a Dropout is between two LSTMs."""
 
     def after(self, offset: int) -> RecurrencePlaces:
         """Return the places for another turn, which are `offset` bytes higher."""
@@ -120,32 +125,35 @@ class RecurrencePlaces:
 
 @dataclass(frozen=True)
 class Spilled:
-    """The places in host memory of the numbers of a turn, which are there while other turns use the
+    """The places in host memory of the numbers of one turn that wait while other turns use the
     buffer.
     """
 
     units: tuple[int, ...]
-    """Byte offsets of the inputs of each stage but the first, int8, [block][sample]."""
+    """Byte offsets of the inputs of each stage from the second one on, int8, [block][sample]."""
     results: tuple[int, ...]
-    """Byte offsets of the results of each stage but the last. The inputs of a Dense are a copy of a
-    result, unless this Dense alone takes the result."""
+    """Byte offsets of the results of each stage but the last. If only one Dense takes a result,
+    this is also the offset in `units` of its inputs. Otherwise a Dense has a copy of the result
+    in `units`."""
     masks: tuple[int, ...]
     """Byte offsets of the masks of the units of each stage, [block][sample]."""
     routes: tuple[int, ...]
-    """Byte offsets of the marks of each stage's pooling, tap by tap. A mark is 1 where the tap is
-    the window's largest."""
+    """Byte offsets of the marks of each stage's pooling, one tap after the other. A mark is 1 where
+    the tap is the largest number of its window. A pooling of means has the mask of its pixels
+    instead."""
     gradients: tuple[int, ...]
     """Byte offsets of the gradient of the sums of each stage, int8, [block][sample]."""
     below: tuple[int, ...]
-    """Byte offsets of the gradient of the inputs of each stage, int8, if other stages take these
-    inputs, too."""
+    """Byte offsets of the gradient of the inputs of each stage, int8. The region is empty unless
+    other stages take the same inputs."""
     sums: int
-    """Byte offset of a product's sums, which wait until all turns have been measured, see
-    turns/sums.py."""
+    """Byte offset of the sums of a product. The sums wait here until the sums of all turns have
+    been measured, see turns/sums.py."""
     error: int
     """Byte offset of the error of the network's outputs, int16, [group of samples][class]."""
     turned: int
-    """Byte offset of the transposed inputs of one stage, [chunk][group of samples][input]."""
+    """Byte offset of the transposed inputs of one stage, [chunk][group of samples][input]. A chunk
+    is a run of blocks of inputs that are updated together."""
 
     def after(self, offset: int) -> Spilled:
         """Return the places for another turn, which are `offset` bytes higher."""
@@ -180,8 +188,8 @@ class Layout:
     ) -> None:
         """Find the places for `turns` turns of `batch` samples each.
 
-        `beside`: number of tensors beside each tensor of masters: one for velocities, one for each
-        kind of moments.
+        `beside`: number of tensors that the optimiser keeps for each tensor of masters. It is 1 for
+        velocities, and 1 for each kind of moments.
         """
         size = self.size = config.cols
         self.pitch = config.input_pitch
@@ -191,12 +199,11 @@ class Layout:
         self._stages = len(stages)
         last = self.shapes[len(stages) - 1]
         self.samples = _blocks(batch, size) * size
-        """Number of rows of a turn, which are its samples in whole blocks."""
+        """Number of samples of a turn, rounded up to whole blocks of C samples."""
         self.groups = self.samples // size
         """Number of blocks of samples of a turn."""
         self.classes = last.units * size
-        """Number of rows of transposed logits, which are the units of the last stage in whole
-        blocks."""
+        """Number of units of the last stage, rounded up to whole blocks of C units."""
         self._end = 0
         weights = [shape.units * shape.lines for shape in self.shapes]
         self.masters = [self._take(2 * lines) for lines in weights]
@@ -220,21 +227,21 @@ class Layout:
             for number, stage in enumerate(stages)
             if stage.lstm
         ]
-        """Places of the numbers of each LSTM or GRU."""
+        """Places of the numbers of each LSTM or GRU, in the order of the stages."""
         self._turn_bytes = self._end - first
         self._end += (turns - 1) * self._turn_bytes
         self.selection = self._take(self._selections(stages[0]))
-        """Byte offset of the lines that select the gradients of each word, see
-        turns/embedding.py."""
+        """Byte offset of the lines by which the array adds up the gradients of each word of an
+        Embedding, see turns/embedding.py."""
         self.wide_ones = [
             self._take(2 * size * (turns > 1 and takes_state(stages, number)))
             for number in range(len(stages))
         ]
-        """Byte offsets of a transposed tile of ones for each stage after an LSTM, for a batch of
-        several turns. The tile is the block of the bias among the stage's transposed inputs."""
+        """Byte offsets, one for each stage, of the transposed input for the bias, a tile of int16.
+        Only stages after an LSTM in a batch of several turns have such a tile."""
         self.narrowed = self._take(max(weights) if turns > 1 else 0)
-        """Byte offset of the int8 weights of one tensor, which the first turn makes and all other
-        turns read."""
+        """Byte offset of the int8 weights of one tensor. The first turn makes these from the
+        masters, and all other turns read them."""
         self.survey = self._take(2 * len(self.shapes) * max(1, beside))
         self.told = self._take(TOLD_LINES * len(self.shapes) * bool(beside))
         """Byte offset of the reports of a step: the bits of each tensor's largest gradient."""
@@ -246,9 +253,10 @@ class Layout:
             ]
             for _ in range(2)
         )
-        """Byte offsets of numbers of each stage that normalises. `measured` has the means and
+        """Byte offsets of two regions of each BatchNormalization. `measured` has the means and
         variances of a step. `resting` has the reciprocal roots and offsets for a program that
-        learns nothing. After both are fraction bits, as branches/kept.py holds them."""
+        learns nothing. In each region the fraction bits of the numbers follow, as branches/kept.py
+        holds them."""
         selected = self.selected_of(self.groups)
         select = selected // size * self.groups * self.classes
         self.constant_lines = (
@@ -257,26 +265,27 @@ class Layout:
         count = sum(stage.normalized is not None for stage in stages)
         self.constant_lines += (4 * size + 4 * count + 10) * (count > 0)
         if turns > 1:
-            # Losses of several turns are written together, up to one block of groups. Portions of
-            # turns have at most two sizes, so there is room for the constants of both.
+            # The losses of several turns are computed together, for up to C groups of samples. Such
+            # runs of turns have at most two lengths. There is room for the constants of both.
             self.constant_lines += 3 * size + 2 * size * self.classes
         self.constants = self._take(self.constant_lines)
         mapped = [shape.units * shape.made for shape in self.shapes[: len(stages)]]
         most = self.samples * max(mapped)
         self.moves = self._take(most), self._take(most)
-        """Byte offsets of two regions through which lines of maps pass to get another order."""
+        """Byte offsets of two regions through which lines of maps pass to be put into another
+        order."""
         self.spread = [
             self._spread(stage, self.samples * lines)
             for stage, lines in zip(stages, mapped, strict=True)
         ]
-        """Byte offsets of two regions for each stage with strides, in which maps have zeros between
-        their pixels. These zeros are never overwritten."""
+        """Byte offsets of two regions for each stage with strides. Maps get zeros between their
+        pixels there; these zeros are never overwritten."""
         self.pool_spread = [
             self._pool_spread(stage, self.samples * shape.units)
             for stage, shape in zip(stages, self.shapes, strict=False)
         ]
-        """Byte offsets of two regions for each stage with a pooling, if its windows overlap or
-        leave pixels out. The gradient of the pooling is put into its places there."""
+        """Byte offsets of two regions for each pooling with windows that overlap or leave pixels
+        out. There the gradient of each tap is put at the place of the tap's pixel."""
         self.entries = self._take(max(MOST_ENTRIES, config.parameter_entries) * PARAMETER_PLANES)
         self.tables = self._bytes(TABLES * TABLE_BYTES)
         steps = stages[0].lstm.steps if stages[0].lstm else 0
@@ -285,8 +294,9 @@ class Layout:
         self.window = -(-self._end // HOST_PAGE_BYTES) * HOST_PAGE_BYTES
 
     def selected_of(self, groups: int) -> int:
-        """Return the number of lines that select one of `groups` groups of samples, in whole
-        blocks.
+        """Return the number of lines from which a product selects the line of one group of samples.
+
+        It is `groups` rounded up to a multiple of C, as a tile of the array has C lines.
         """
         return _blocks(groups, self.size) * self.size
 
@@ -307,7 +317,7 @@ class Layout:
 
     @property
     def recurrence(self) -> RecurrencePlaces | None:
-        """Places of the LSTM that is the first stage; None if the network has no LSTM."""
+        """Places of the numbers of the first LSTM or GRU; None if the network has neither."""
         return self.recurrences[0] if self.recurrences else None
 
     def _spilled(self, stages: tuple[Stage, ...]) -> Spilled | None:
@@ -339,7 +349,8 @@ class Layout:
         the last.
         """
         given = [
-            # After an LSTM the inputs for the bias are int16, and so need a line more.
+            # After an LSTM the input for the bias is int16, and so takes a second line for each
+            # sample.
             self._take(
                 0 if stage.window or stage.join or stage.lstm else self.samples * (shape.given + 1)
             )
@@ -367,9 +378,9 @@ class Layout:
         return self.result_lines(stages, at)
 
     def result_lines(self, stages: Sequence[Stage], at: int) -> int:
-        """Return the number of lines of a result of the network for all samples of a turn.
+        """Return the number of lines of one result of the network for all samples of a turn.
 
-        Result 0 is the samples, and result `at` comes from stage `at` - 1.
+        Result 0 is the samples, and result `at` comes from stage `at` - 1, counted from 0.
         """
         if not at:
             first = stages[0]
@@ -496,8 +507,9 @@ def _joined(stage: Stage, size: int) -> Shape:
 
 
 def places_of(segments: Sequence[int], size: int) -> NDArray[np.intp]:
-    """Return the place of each number among blocks of `size` numbers. Each segment begins a new
-    block.
+    """Return the position of each number if each segment begins a new block of `size` numbers.
+
+    `segments`: numbers in each segment. Positions count from the first number of the first block.
     """
     starts = np.cumsum([0, *(-(-part // size) * size for part in segments)])
     parts = zip(starts, segments, strict=False)

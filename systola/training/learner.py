@@ -52,8 +52,9 @@ class Learner:
         """Names that the logs of an epoch have. They are set when fit() begins, and are empty
         before."""
         self.epochs = 0
-        """Number of epochs trained so far; `steps` has the number of steps."""
+        """Number of epochs that the network has been trained for."""
         self.steps = 0
+        """Number of steps that the network has been trained for."""
         self.batch_size: int | None = None
         """The batch size of the last fit(), at most MOST_BATCH; None before it."""
         self.keras_model: Any = None
@@ -89,7 +90,10 @@ class Learner:
         return stages(self.layers, features)
 
     def state(self) -> State:
-        """Return all learnt numbers. Raises TrainingError if fresh weights cannot be drawn."""
+        """Return all learnt numbers; draw fresh weights if there are none.
+
+        Raises TrainingError if fresh weights cannot be drawn.
+        """
         self._keep_state()
         if self._state is None:
             self._state = glorot(self.stages(), self._seed())
@@ -101,7 +105,7 @@ class Learner:
         return self._input_bits
 
     def restore(self, state: State, bits: int | None, *, epochs: int, steps: int) -> None:
-        """Continue from the state in which another network has stopped."""
+        """Take the state, epochs and steps of another network, to continue from there."""
         self._state, self._input_bits, self._engine = state, bits, None
         self.epochs, self.steps = epochs, steps
 
@@ -110,7 +114,7 @@ class Learner:
         return self._engine.cycles if self._engine else None
 
     def _step(self, engine: Engine | FastEngine, given: Data) -> Batch:
-        """Train with a batch, at the learning rate of the step."""
+        """Train one step with a batch, at the optimiser's learning rate for this step."""
         engine.learn_at(rate_at(self._compiled()["optimizer"].learning_rate, self.steps))
         x = self._input(given.rows, engine)
         batch = engine.train(x, given.labels, self.steps, given.weights)
@@ -175,15 +179,15 @@ class Learner:
         return Data(rows, labels, weights)
 
     def _note(self, given: Data) -> int:
-        """Note the largest weight of samples to train with, and the fraction bits of these samples;
-        return the bits.
+        """Store the largest weight of the samples to train with, and their fraction bits; return
+        the fraction bits.
         """
         self._largest_weight = 0.0 if given.weights is None else float(given.weights.max())
         self._input_bits = self._fitting_bits(given.rows)
         return self._input_bits
 
     def _features(self, x: Any) -> int | None:
-        """Return the number of numbers of a sample.
+        """Return how many values a sample has.
 
         A network without an Input gets an Input from the shape of `x`.
         """
@@ -198,12 +202,12 @@ class Learner:
         return prod(given.shape)
 
     def _ready(self, rows: Numbers, batch_size: int) -> Engine | FastEngine:
-        """Return an engine for these samples, with the batch size of the present engine if there is
-        one.
+        """Return an engine for these samples.
 
-        Samples beyond the range of the samples of fit() are taken with fewer fraction bits, so that
-        nothing is cut off. The next call chooses the bits anew, and the trained state does not
-        depend on them.
+        The batch size stays as in the present engine. Without an engine it is `batch_size`, but at
+        most the number of samples. Samples beyond the range of the samples of fit() are taken with
+        fewer fraction bits, so that nothing is cut off. The next call chooses the bits anew, and
+        the trained state does not depend on them.
         """
         batch = self._engine.batch if self._engine else min(batch_size, len(rows))
         self._end_batches()
@@ -264,8 +268,8 @@ class Learner:
     def _end_batches(self) -> None:
         """End an epoch after batches of train_on_batch(), which have no epochs.
 
-        A model that is evaluated now, or saved, has the fraction bits that fit all of these
-        batches.
+        This is for a model that is evaluated or saved now. The fraction bits of its units then fit
+        all of these batches.
         """
         if self._engine is not None and self._batches_since_epoch:
             self._engine.end_epoch()

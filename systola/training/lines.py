@@ -26,7 +26,7 @@ def sequences(x: NDArray[Any], lstm: Recurrence, layout: Layout) -> NDArray[np.i
     """Return samples of a recurrent network, (samples, numbers), as int8 lines
     [step][block][sample].
 
-    A word is a line of zeros with a one at the place of the word's number.
+    A word w becomes a line of zeros with a one in column w.
     """
     size, steps = layout.size, lstm.steps
     if not lstm.vocabulary:
@@ -69,7 +69,7 @@ def load_wide(host: Bytes, place: int, layout: Layout, count: int) -> NDArray[np
 
 
 def store_classes(host: Bytes, place: int, layout: Layout, values: NDArray[np.int16]) -> None:
-    """Write int16 numbers (samples, units) to host memory, transposed: [group of
+    """Write int16 numbers, (samples, classes), to host memory, transposed: [group of
     samples][class].
     """
     padded = np.zeros((layout.samples, layout.classes), np.int16)

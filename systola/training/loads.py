@@ -9,9 +9,7 @@ from typing import Protocol
 
 
 class Loads(Protocol):
-    """A source of maps for an update. It brings them into the buffer, one turn of the batch after
-    the other.
-    """
+    """A source of the maps for an update, which brings them into the buffer turn by turn."""
 
     def all(self) -> Iterator[tuple[range, range]]:
         """Yield the lines of inputs and gradient of all channels, for each turn."""

@@ -27,25 +27,29 @@ from systola.training.writer import NARROWING, ONE, UNIT, WIDE, Entry, Writer, s
 BINARY = "binary_crossentropy"
 LOSSES = ("sparse_categorical_crossentropy", "categorical_crossentropy", BINARY, "mse")
 LOSS_BITS = 11
-"""Fraction bits of losses and logarithms, which are codes below 16."""
+"""Fraction bits of losses and logarithms. With these, an int16 stands for numbers below 16."""
 PROBABILITY_BITS = 15
 """Fraction bits of probabilities and of their errors."""
 WEIGHT_BITS = 14
-"""Fraction bits of the weight of a sample, as a part of the largest weight."""
+"""Fraction bits of the weight of a sample. The weight is relative to the largest weight of all
+samples."""
 MARGIN = 0.25
-"""Largest amount by which the largest logit is rounded up."""
+"""Bound of the amount by which the largest logit is rounded up to a multiple of a quarter."""
 LINE_ABOVE = 0.03
-"""Offset of the line x log 2 that brings it closest to log(1 + x): the largest distance, for x from
-0 to 1, is least."""
+"""Number added to the line x log 2, with which the line is closest to log(1 + x) for x from 0 to 1.
+"""
 LARGEST = (1 << 15) - 1
 """Largest code of int16."""
 _SELECT = 1 << 6
-"""Number in a matrix that copies the line of a group of samples: at the place of the group, with
-zeros elsewhere."""
+"""The nonzero number of a selection vector. It stands at the place of a group of samples, so that a
+product with the vector copies the line of this group."""
 
 
 def gradient_factor(task: Task) -> float:
-    """Return the factor from the error of the outputs to the gradient of the loss of a sample."""
+    """Return the factor from a sample's error to the negative gradient of its loss.
+
+    The factor contains the largest weight of a sample, as the errors have relative weights.
+    """
     units = task.stages[-1].units
     factor = {"mse": 2 / units, BINARY: 1 / units}.get(task.loss, 1.0)
     return factor * (task.largest_weight or 1.0)
@@ -54,8 +58,8 @@ def gradient_factor(task: Task) -> float:
 class Loss:
     """A writer of the losses of logits, and of the gradient in training.
 
-    `turns`: number of turns of a batch with logits one after the other in the buffer. The gradient
-    is written for one turn at a time.
+    `turns`: number of turns with logits in the buffer, one turn after the other. The gradient is
+    written for one turn at a time.
     """
 
     def __init__(self, writer: Writer, task: Task, turns: int = 1) -> None:
@@ -64,10 +68,11 @@ class Loss:
         self._turns = turns
         layout = writer.layout
         self._groups = turns * layout.groups
-        """Number of blocks of samples in all of these turns."""
+        """Number of groups of C samples in all `turns` turns."""
         self._selected = layout.selected_of(self._groups)
         self._rows = self._groups * layout.classes
-        """Number of lines that transposed logits would have with one byte each."""
+        """Number of rows of the transposed logits: one for each class of each group of samples. An
+        int16 row takes two lines."""
         self._ones = self._class_lines()
 
     @property
@@ -91,7 +96,7 @@ class Loss:
     def write(self, logits: range, *, train: bool) -> range:
         """Write the losses; return the negative gradient, int8 lines, [block of units][sample].
 
-        The result is empty unless `train` is set.
+        Without `train` there is no gradient, and the result is an empty range.
         """
         writer, gradient = self._writer, range(0)
         error = self.error(logits)
@@ -104,7 +109,7 @@ class Loss:
         return gradient
 
     def free(self) -> None:
-        """Give the lines of the constants back to the buffer."""
+        """Free the lines of the buffer that hold constants."""
         self._writer.free(self._ones)
 
     def error(self, logits: range) -> range:
@@ -130,8 +135,9 @@ class Loss:
         return error
 
     def _parts(self, lines: range) -> Iterator[tuple[Layout, range]]:
-        """Yield the layout of each turn, and the turn's part of `lines`; the present turn is the
-        first.
+        """Yield, for each turn, its layout and its part of `lines`.
+
+        The first turn is the turn that the writer is at.
         """
         count, first = len(lines) // self._turns, self._writer.turn
         for n in range(self._turns):
@@ -139,8 +145,9 @@ class Loss:
             yield layout, lines[n * count : (n + 1) * count]
 
     def _crossentropy(self, logits: range, labels: range, valid: range) -> tuple[range, range]:
-        """Write the error label - p, and label times log p of each class; return the lines
-        of both.
+        """Write the error label - p, and label times log p of each class.
+
+        Returns the lines of the errors and of the products.
         """
         writer, rows = self._writer, self._rows
         logs = self._log_softmax(logits)
@@ -152,9 +159,10 @@ class Loss:
         return error, logs
 
     def _squares(self, outputs: range, targets: range, valid: range) -> tuple[range, range]:
-        """Write the error target - output, and its square over the number of units.
+        """Write the error target - output, and the square of the error, divided by the number of
+        units.
 
-        Returns the lines of both.
+        Returns the lines of the errors and of the squares.
         """
         writer, rows = self._writer, self._rows
         error, squares = (writer.allocate(2 * rows) for _ in range(2))
@@ -167,9 +175,10 @@ class Loss:
         return error, squares
 
     def _binary(self, logits: range, labels: range, valid: range) -> tuple[range, range]:
-        """Write the error label - p, and the loss of each unit over the number of units.
+        """Write the error label - p, and the loss of each unit, divided by the number of units.
 
-        Returns the lines of both. A loss is max(z, 0) - z * label + log(1 + exp(-|z|)).
+        Returns the lines of the errors and of the losses. A loss is max(z, 0) - z * label + log(1 +
+        exp(-|z|)), where z is a logit.
         """
         writer, rows, units = self._writer, self._rows, self._task.stages[-1].units
         error, z, power, sums, losses = (writer.allocate(2 * rows) for _ in range(5))
@@ -185,7 +194,8 @@ class Loss:
         for at in self._starts():
             s, e, y = (each[at : at + 2 * units] for each in (sums, power, losses))
             self._newton(s, e, y, PROBABILITY_BITS - 1, 0.0, 2)
-        # An int16 z + LARGEST saturates for z above zero, so it is min(z, 0) + LARGEST.
+        # For z above zero, z + LARGEST saturates at LARGEST, the end of int16. So the result is
+        # min(z, 0) + LARGEST.
         least = power
         writer.copy(z.start, least.start, rows, Entry(left=1, bias=LARGEST), WIDE)
         self._combine(Operation.SUBTRACT, z, least, least, Entry(left=1, bias=LARGEST))
@@ -219,7 +229,7 @@ class Loss:
             self._writer.copy(source + at, destination + at, units, entry, WIDE, Function.SIGMOID)
 
     def _starts(self) -> range:
-        """Return the offset of the first line of each group of samples among int16 logits."""
+        """Return the offsets of the first lines of all groups of samples among int16 logits."""
         step = 2 * self._layout.classes
         return range(0, step * self._groups, step)
 
@@ -230,10 +240,10 @@ class Loss:
         self._writer.vector(Operation.MULTIPLY, *at)
 
     def measure(self, error: range) -> None:
-        """Multiply the errors with the weights of the samples, and measure the shift that narrows
-        them.
+        """Multiply the errors with the weights of the samples, and measure the shift that makes the
+        errors int8.
 
-        Exponent register GRADIENT collects the largest shift of all errors that are measured.
+        Exponent register GRADIENT keeps the largest shift of all calls.
         """
         if self._task.largest_weight:
             self._weigh(error)
@@ -253,8 +263,9 @@ class Loss:
         writer.measure(GRADIENT, third=SHIFT, value=bits - 1)
 
     def gradient(self, error: range) -> range:
-        """Return the gradient: the error narrowed to int8, with samples as lines, [block of
-        units][sample].
+        """Write and return the gradient, int8, with samples as lines, [block of units][sample].
+
+        It is the error, shifted to int8 and transposed.
         """
         writer, layout, rows = self._writer, self._layout, self._rows
         size, samples = layout.size, layout.samples
@@ -308,12 +319,13 @@ class Loss:
     def _below_largest(self, logits: range) -> range:
         """Write min(d, 0) + LARGEST, int16 of LOSS_BITS; d is a logit less the largest logit m.
 
-        The largest code of m is 31.75, so d is above zero for larger logits. The saturation of
-        int16 cuts d off there, and such logits count as 31.75.
+        m is at most 31.75, so d is above zero for logits beyond this. The saturation of int16 makes
+        such a d zero, so these logits count as 31.75.
         """
         writer, layout, rows = self._writer, self._layout, self._rows
         narrow = writer.allocate(rows)
-        # The largest logit is rounded up to quarters, so all logits are.
+        # All logits are rounded up to quarters first. The largest result is the largest logit,
+        # rounded up.
         writer.copy(logits.start, narrow.start, rows, shifted(7, bias=127), NARROWING)
         most = writer.allocate(self._selected)
         units = self._task.stages[-1].units
@@ -333,8 +345,9 @@ class Loss:
         return difference
 
     def _logarithm(self, sums: range, power: range, bits: int) -> range:
-        """Return Y = log S + MARGIN of sums S with `bits` fraction bits, an int16 line for each
-        group.
+        """Return the int16 lines of Y = log S + MARGIN for each group of samples.
+
+        `sums`: the lines of S, which has `bits` fraction bits.
         """
         writer = self._writer
         most = log(self._task.stages[-1].units) + MARGIN
@@ -350,8 +363,10 @@ class Loss:
     def _newton(
         self, sums: range, power: range, logarithm: range, bits: int, margin: float, steps: int
     ) -> None:
-        """Write steps of Newton's method, Y += S exp(margin - Y) - 1, for int16 S of `bits`
-        fraction bits.
+        """Write `steps` steps of Newton's method, Y += S exp(margin - Y) - 1.
+
+        `sums`: lines of S, int16 of `bits` fraction bits. `logarithm`: lines of Y. `power`: free
+        lines.
         """
         writer, rows, factor = self._writer, len(sums) // 2, exp(margin)
         product_bits = bits + PROBABILITY_BITS
@@ -368,24 +383,25 @@ class Loss:
     def _exponentials(self, source: int, destination: int, entry: Entry = ONE) -> None:
         """Write exp(-|y|) of all numbers that are no padding.
 
-        y is a number requantised by `entry`, int16 of LOSS_BITS. Padding is left out, as the gate
-        unit takes some 60 cycles for a vector.
+        y is a number of `source` after requantisation by `entry`, int16 of LOSS_BITS. Padding is
+        left out to save time, as the gate unit takes some 60 cycles for a vector.
         """
         for at in self._starts():
             units = self._task.stages[-1].units
             self._exponential(source + at, destination + at, units, entry)
 
     def _exponential(self, source: int, destination: int, rows: int, entry: Entry = ONE) -> None:
-        """Write exp(-|y|) of some lines; y is a number requantised by `entry`, int16 of
-        LOSS_BITS.
+        """Write exp(-|y|) of some lines.
+
+        y is a number of `source` after requantisation by `entry`, int16 of LOSS_BITS.
         """
         bits = 15 - LOSS_BITS
         self._writer.copy(source, destination, rows, entry, WIDE, Function.EXP, table=bits)
 
     def _spread(self, lines: range, *, wide: bool) -> None:
-        """Write _SELECT times the line of each group of samples to accumulator rows.
+        """Write the line of each group of samples, times _SELECT, into accumulator rows.
 
-        A group has a row for each class, and its line is in all of them.
+        A group has one accumulator row for each class, and all of these rows get the group's line.
         """
         layout = self._layout
         group = np.repeat(np.arange(self._groups), layout.classes)
@@ -398,14 +414,15 @@ class Loss:
         self._writer.free(vectors)
 
     def _class_lines(self) -> range:
-        """Return a line for each block of classes, with ones for classes that are no padding."""
+        """Return one line for each block of classes: 1 for a class, 0 for padding."""
         layout = self._layout
         there = np.arange(layout.classes) < self._task.stages[-1].units
         return self._writer.constant(there.astype(np.int8).reshape(-1, layout.size))
 
     def _sum_classes(self, lines: int) -> None:
-        """Write the sums of int16 numbers over the classes: an accumulator row for each group of
-        samples.
+        """Write the sums of int16 numbers over all classes into the accumulators, from row 0 on.
+
+        There is one row for each group of samples.
         """
         layout = self._layout
         groups, blocks = self._groups, layout.classes // layout.size

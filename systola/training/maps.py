@@ -25,7 +25,7 @@ from systola.training.writer import NARROW, ONE, Entry, Writer
 
 @dataclass(frozen=True)
 class Made:
-    """The lines that a Conv2D leaves: its units, and the masks that its backward pass needs."""
+    """The lines that the forward pass of a Conv2D leaves in the buffer."""
 
     units: range
     mask: range | None
@@ -38,8 +38,9 @@ class MapSums:
     """A writer of the sums of a Conv2D, from weights in the buffer and some samples at a time."""
 
     def __init__(self, writer: Writer, task: Task, number: int, inputs: Exponent) -> None:
-        """Bring the weights into the buffer. `inputs`: fraction bits of the inputs and of the input
-        for the bias.
+        """Bring the weights of stage `number` into the buffer.
+
+        `inputs`: fraction bits of the stage's inputs, which the input for the bias has, too.
         """
         layout, stage = writer.layout, task.stages[number]
         shape, window = layout.shapes[number], stage.window
@@ -50,16 +51,17 @@ class MapSums:
         self._weights = all_narrow(writer, number)
         self._tiles = Diagonals(writer, number, window.taps) if stage.depthwise else None
         self.parts = accumulated(writer.config, shape.made * shape.units, layout.samples)
-        """Parts of the samples; the sums of each part fit the accumulators at one time."""
+        """Runs of samples that are calculated one after the other. The sums of a run fit the
+        accumulators."""
         most = len(self.parts[0]) * shape.made
         self._pixels = writer.allocate(shape.channels * most)
         self._one = writer.allocate(max(layout.size, most))
         ones(writer, self._one, inputs, zero=not stage.use_bias)
 
     def measure(self, x: range, there: int, scale: UnitScale) -> None:
-        """Write and measure the sums of all parts, but only of the first `there` samples.
+        """Write the sums of all parts; measure only the sums of the first `there` samples.
 
-        The other samples are padding, which fills up a block.
+        The other samples are padding, which fills up the last block of samples.
         """
         shape = self._writer.layout.shapes[self._number]
         for part in self.parts:
@@ -131,8 +133,8 @@ class Maps:
     ) -> tuple[range, range | None]:
         """Write the units of all samples; return their lines, and the mask of a ReLU in training.
 
-        `x`: the lines of the inputs, for sums that are calculated again; None if the accumulators
-        have all sums.
+        `x`: the lines of the inputs, from which the sums are calculated again. It is None if all
+        sums still are in the accumulators.
         """
         writer, layout, stage = self._writer, self._writer.layout, self._task.stages[number]
         shape, samples = layout.shapes[number], layout.samples
@@ -155,8 +157,8 @@ class Maps:
         return units, mask
 
     def shaped(self, number: int, units: range, mask: range | None) -> Made:
-        """Write the pooling, the curve and the dropout of units; return the lines that the stage
-        leaves.
+        """Write the pooling, the activation by table and the dropout of units; return the lines
+        that the stage leaves.
         """
         writer, task, stage = self._writer, self._task, self._task.stages[number]
         blocks, routes = writer.layout.shapes[number].units, list[range]()
@@ -178,15 +180,19 @@ class Maps:
         return Made(units, mask, routes)
 
     def _curved(self, number: int, units: range) -> range | None:
-        """Replace the sums of a curve by its units; return the mask of their slopes in training."""
+        """Replace sums by their results in the table of the activation; in training, return the
+        mask of the slopes, else None.
+        """
         mask = self._writer.allocate(len(units)) if self._train else None
         blocks = range(self._writer.layout.shapes[number].units)
         curved(self._writer, self._task, number, blocks, units, mask)
         return mask
 
     def _averaged(self, number: int, units: range, mask: range | None) -> tuple[range, list[range]]:
-        """Return the means of the windows, and as marks the mask of the pixels, if there is
-        a mask.
+        """Replace units by the means of the windows of a pooling.
+
+        Returns the lines of the means, and a list with the mask of the pixels before the pooling.
+        The list is empty without a mask.
         """
         window = self._task.stages[number].pool
         assert window
@@ -199,9 +205,11 @@ class Maps:
     def _pooled(
         self, number: int, units: range, mask: range | None, window: Window
     ) -> tuple[range, range | None, list[range]]:
-        """Return the largest unit of each window, a mask, and the marks of the taps.
+        """Replace units by the largest unit of each window of a pooling.
 
-        The mask is 1 for a window if the mask of one of its units is 1.
+        Returns the lines of these units, their mask, and in training the marks of the taps. The
+        mask of a window is 1 if the mask of a pixel in it is 1; it is None without a mask of the
+        pixels.
         """
         passing = None
         if mask is not None:
@@ -226,8 +234,9 @@ class Maps:
         return result
 
     def _routes(self, number: int, units: range, small: range, window: Window) -> list[range]:
-        """Return marks for each tap: 1 if the tap is the first largest number of its window, else
-        0.
+        """Return the lines of marks for each tap of a pooling.
+
+        A mark is 1 if the tap is the first largest number of its window, else 0.
         """
         writer, layout = self._writer, self._writer.layout
         shape, samples, rows = layout.shapes[number], layout.samples, len(small)
@@ -253,8 +262,9 @@ class Maps:
         return routes
 
     def dropped(self, number: int, units: range, mask: range | None) -> range:
-        """Drop random units (Dropout) and set them to zero; return the mask of the units
-        that pass.
+        """Set random units to zero, as Dropout does; return the mask of the units that pass.
+
+        `mask`: the mask so far; None if all units pass.
         """
         writer = self._writer
         fresh, mask = mask is None, mask or writer.allocate(len(units))

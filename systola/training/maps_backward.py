@@ -40,8 +40,9 @@ class MapsBackward:
         """Write the gradient of a stage's sums, from the gradient of the units that the stage
         leaves.
 
-        `mask` and `routes`: lines that the forward pass has left, see `passes.Pass`. All lines that
-        are given are freed.
+        `mask`: the mask of the units. `routes`: the marks of the pooling. Both are from the forward
+        pass, see `passes.Pass`. The lines of all arguments are freed, except for a gradient that is
+        returned itself.
         """
         writer, stage = self._writer, self._task.stages[number]
         if mask:
@@ -65,8 +66,8 @@ class MapsBackward:
         return maps
 
     def _placed(self, number: int, window: Window, taps: list[range]) -> range:
-        """Return maps with the gradient of each tap of a pooling at the tap's pixel, zeros
-        elsewhere.
+        """Return maps with the gradient of each tap of a pooling at the place of the tap's pixel.
+        All other pixels are zero.
         """
         if not window.side_by_side:
             return self._added(number, window, taps)
@@ -197,9 +198,9 @@ class BelowMaps:
         self._taps = writer.allocate(self._shape.units * rows)
 
     def take(self, gradient: range) -> None:
-        """Take the gradient of the stage's sums, which the products are made of.
+        """Take the gradient of the stage's sums, from which the product is made.
 
-        With strides, zeros are put between its pixels first.
+        If the stage has strides, zeros are put between the gradient's pixels first.
         """
         self._gradient = gradient
         if self._own:
@@ -208,9 +209,9 @@ class BelowMaps:
             self._gradient = self._own
 
     def multiply(self, part: range) -> None:
-        """Write the sums that make the gradient of some samples, from accumulator row 0 on.
+        """Write the gradient of the inputs for some samples as sums, from accumulator row 0 on.
 
-        They are [block of channels][sample][pixel].
+        The order of the rows is [block of channels][sample][pixel].
         """
         writer, shape, window = self._writer, self._shape, self._window
         layout = writer.layout
@@ -232,8 +233,10 @@ class BelowMaps:
             writer.multiply(self._taps.start, tiles, 0, rows, shape.units, shape.channels, **how)
 
     def places(self, part: range) -> list[tuple[int, int, int]]:
-        """Return where successive sums of a part are: for each block of channels, the first
-        accumulator row, the first line of the gradient, and the number of rows.
+        """Return the places of the sums of a part of the samples, for each block of channels.
+
+        A place is the first accumulator row, the offset of the first line in the inputs' gradient,
+        and the number of rows.
         """
         samples, pixels = self._writer.layout.samples, self._pixels
         rows = len(part) * pixels
@@ -243,7 +246,7 @@ class BelowMaps:
         ]
 
     def free(self) -> None:
-        """Give the lines of weights, gradient with zeros, and taps back to the buffer."""
+        """Free the lines of the buffer that hold weights, taps, and the gradient with zeros."""
         self._writer.free(self._weights, self._own, self._taps)
         if self._tiles:
             self._tiles.free()

@@ -10,8 +10,8 @@ _GOLDEN = 0x9E3779B1
 """Distance between the seeds of successive blocks of samples: 2^32 over the golden ratio, odd, so
 that seeds are far apart."""
 _STEP_PLACE = 19
-"""Number of bits for the number of a block of samples. Above these bits stands the number of a step
-in time."""
+"""Number of low bits that hold the number of a block of samples. The step in time of a recurrent
+layer stands in the bits above."""
 
 
 def positive_table() -> NDArray[np.int8]:
@@ -20,24 +20,27 @@ def positive_table() -> NDArray[np.int8]:
 
 
 def block_seed(seed: int, block: int, step: int = 0) -> int:
-    """Return the seed of instruction Random for block number `block` of C samples of the batch.
+    """Return the seed of instruction Random for a block of C samples.
 
-    So a sample has the same mask on whichever core of a pod it is. `step`: the number of a step in
-    time, below 2^12; each such step has a mask of its own.
+    `block`: number of the block in the batch, from 0. It does not depend on the core of a pod that
+    has the block, so neither do the masks. `step`: the step in time of a recurrent layer, from 0,
+    below 2^12. Each step has a mask of its own.
     """
     return (seed + (block + (step << _STEP_PLACE)) * _GOLDEN) % 2**31
 
 
 def kept_codes(rate: float) -> int:
-    """Return how many of the 256 random bytes let a unit pass, nearest to a part of 1 - `rate`."""
+    """Return how many of the 256 random bytes let a unit pass: 256 (1 - `rate`), rounded, at most
+    255.
+    """
     return min(255, round(256 * (1 - rate)))
 
 
 def keep_table(rate: float) -> NDArray[np.int8]:
     """Return a table of 256 results: 1 for random bytes that let a unit pass, else 0.
 
-    These bytes are 1 to `kept_codes`, read as unsigned. Zero never lets a unit pass. So the product
-    of a random byte and a mask does not pass where the mask is 0.
+    Bytes from 1 to `kept_codes` let a unit pass, read as unsigned; zero never does. So the table
+    also serves for the product of a random byte and a mask: where the mask is 0 the result is 0.
     """
     codes = np.arange(256)
     return ((codes >= 1) & (codes <= kept_codes(rate))).astype(np.int8)

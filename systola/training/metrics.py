@@ -15,7 +15,7 @@ from systola.training.stages import Stage
 
 Numbers = NDArray[np.float64]
 _PROBABILITY = 32767
-"""The code of a label of one, if labels are probabilities."""
+"""The int16 code of the label 1.0, if labels are probabilities."""
 
 
 class Totals:
@@ -55,7 +55,7 @@ class Totals:
         return (logits.argmax(axis=1) == targets.argmax(axis=1)).astype(np.float64)
 
     def _outputs(self, logits: Numbers) -> Numbers:
-        """Return the outputs of the network in float64, while predict() gives them with 15 bits."""
+        """Return the outputs of the network in float64; predict() gives them with only 15 bits."""
         if self._last.sigmoid:
             return 1 / (1 + np.exp(-logits))
         if self._last.softmax:

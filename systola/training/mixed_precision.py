@@ -2,8 +2,8 @@
 """Keras's policies of precision: the machine has only one, of int8 and int16.
 
 It works as Keras's mixed_float16 does, at half the bits: products are of narrow numbers, and the
-weights that learn are wide. So the name mixed_float16, and other names of mixed policies, are
-accepted for it.
+weights that learn are wide. So training accepts mixed_float16, and other names of mixed policies,
+as names of its only policy.
 """
 
 from __future__ import annotations

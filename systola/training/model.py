@@ -58,8 +58,8 @@ _OF_EVALUATE = {"steps": _STEPS, "callbacks": Only((None,))}
 class Sequential(Learner):
     """A network of layers one after the other. compile() chooses how to learn and on which machine.
 
-    Losses are of logits: a last layer of softmax changes the results of predict(), not the
-    training.
+    Losses are computed from logits. So a last layer of softmax or sigmoid changes the results of
+    predict(), but not the training.
     """
 
     log_names: Sequence[str]
@@ -97,17 +97,17 @@ class Sequential(Learner):
     ) -> None:
         """Choose optimiser, loss, metrics and machine. Names are Keras's, in any case.
 
-        `seed` draws fresh weights, the order of samples and the masks of Dropout. `preset` is the
-        preset of the machine. `backend` is "rtl", "iss" (the golden model) or "fast". Memories have
-        `latency` cycles. "fast" is no machine, but makes the same bytes in numpy. With
-        `check_every` n each n-th step of "fast" is taken on the RTL, too, and compared. With
-        several `cores` the machine is a pod. Its cores share each batch, and learn the bytes that
-        one core learns.
+        `seed` is for fresh weights, the order of samples and the masks of Dropout. `preset` is the
+        preset of the machine. `backend` is "rtl", "iss" (the golden model) or "fast". `latency` is
+        the latency of the memories in cycles. "fast" is no machine, but makes the same bytes in
+        numpy. If `check_every` is n, each n-th step of "fast" is taken on the RTL, too, and
+        compared. With several `cores` the machine is a pod. Its cores share each batch, and learn
+        the bytes that one core learns.
 
-        A setting that is not given comes from the Strategy in scope: at the call, else when the
-        model was made. The preset of a Strategy gets training. Without a Strategy it is
-        DEFAULT_PRESET, backend "rtl", latency 0 and one core. Raises TrainingError for an unknown
-        name or setting.
+        A setting that is not given comes from the Strategy in scope now. If there is none, it comes
+        from the Strategy in scope when the model was made. A preset from a Strategy is extended by
+        the parts for training. Without a Strategy it is DEFAULT_PRESET, backend "rtl", latency 0
+        and one core. Raises TrainingError for an unknown name or setting.
         """
         pod = current_strategy() or self._strategy
         if pod and (pod.split or pod.scheduler):
@@ -272,7 +272,8 @@ class Sequential(Learner):
         class_weight: Mapping[int, float] | None = None,
         return_dict: bool = False,
     ) -> float | list[float] | dict[str, float]:
-        """Train one step with all of these samples; return loss and metrics before the step.
+        """Train one step with all of these samples; return loss and metrics as they were before the
+        step.
 
         The result has Keras's form. Raises TrainingError as fit() does.
         """
@@ -358,9 +359,10 @@ class Sequential(Learner):
 
     @takes()
     def set_weights(self, weights: Sequence[Floats]) -> None:
-        """Take weights, as the nearest numbers that int16 masters can have.
+        """Take weights, rounded to the nearest numbers that int16 masters can have.
 
-        Raises TrainingError for weights that get_weights() could not give.
+        Raises TrainingError for other shapes than get_weights() has, and for weights that are too
+        large.
         """
         self._state, self._engine = from_weights(self.stages(), weights), None
 
@@ -451,7 +453,9 @@ class Sequential(Learner):
 
 
 def _as_asked(found: dict[str, float], return_dict: bool) -> float | list[float] | dict[str, float]:
-    """Return loss and metrics as Keras does: as a dict, as a list, or a loss alone as a number."""
+    """Return loss and metrics in Keras's form: a dict or a list, or a single number if there are no
+    metrics.
+    """
     values = list(found.values())
     return found if return_dict else values[0] if len(values) == 1 else values
 

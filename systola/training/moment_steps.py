@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the numbers for the next step of all tensors, if the optimiser has moments."""
+"""Finds the scales and shifts of all tensors for the next step of an optimiser with moments.
+
+Some of these numbers need trial steps. A trial step is a training step that is undone.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +24,19 @@ from systola.training.moments import (
 from systola.training.task import Task
 
 _LEAST_OF_NORM, _MOST_OF_NORM = GRADIENT_BITS - 4, GRADIENT_BITS + 1
-"""Least and largest number of bits of a tensor's largest gradient with which the tensor's norm is
-exact enough."""
+"""Least and largest number of bits that the largest gradient of a tensor may have when the norm of
+the tensor's gradients is computed. With other numbers of bits the norm is not exact enough."""
 
 
 @dataclass(frozen=True)
 class Looked:
-    """The reports of a trial step for each tensor. A trial step changes nothing."""
+    """The reports of a trial step for all tensors."""
 
     told: Sequence[int]
     """Reported bits of the largest gradient of each tensor."""
     squares: Sequence[int]
     """Sum of the squares of the codes of each tensor's first moments, which were zeros before the
-    trial step. Empty if gradients are not cut off."""
+    trial step. Empty if the norms of gradients have no limit."""
 
 
 Look = Callable[[Sequence[MomentStep]], Looked]
@@ -41,10 +44,11 @@ Look = Callable[[Sequence[MomentStep]], Looked]
 
 
 def moment_steps(task: Task, before: Moments, look: Look) -> list[MomentStep]:
-    """Return the numbers for the next step of each tensor. `before`: the moments before it.
+    """Return the numbers for the next step of each tensor. `before`: the moments before this step.
 
     The first step takes the exponents of its own gradients, so `look` makes a trial step before it.
-    Further trial steps follow as long as a tensor reports an end of the range of bits.
+    A report at an end of its range is not exact. So up to FIRST_LOOKS trial steps are made until no
+    report is at an end.
     """
     factors = [gradient_factor(task) / task.count] * len(before.roots)
     if task.clip:
@@ -63,10 +67,10 @@ def moment_steps(task: Task, before: Moments, look: Look) -> list[MomentStep]:
 
 
 def _norms(task: Task, before: Moments, look: Look, factors: Sequence[float]) -> list[float]:
-    """Return the norms of the gradients of all tensors.
+    """Return the norm of the gradients of each tensor.
 
-    They are found by trial steps, from the first moments that the gradients alone would give. Trial
-    steps are repeated while the codes of a tensor have too few bits, or too many.
+    A trial step begins with first moments of zeros, so it leaves the gradients in them. Trial steps
+    are repeated while the largest gradient of a tensor has too few bits, or too many.
     """
     gradients = [each.gradient for each in before.scales] or [FIRST_GRADIENT] * len(factors)
     steps = _at_first(task, before, gradients, factors)

@@ -41,16 +41,17 @@ Codes = NDArray[np.int16]
 RATIO_BITS = 2
 """Fraction bits of the ratio |g| / s of a gradient and the root of its second moment."""
 GRADIENT_BITS = 11
-"""Number of bits of the code of a tensor's largest gradient, if it is as large as in the step
-before."""
+"""Number of bits that the code of a tensor's largest gradient shall have. The fraction bits follow
+from the largest gradient of the step before."""
 KEPT_BITS = 13
 """Number of bits of the largest codes of a tensor before the first step, and after small codes have
 been doubled.
 """
 SURVEY_STEPS = 4
-"""Number of steps from one survey of the magnitudes of the codes to the next."""
+"""Number of steps from one survey to the next. A survey measures the largest code of each tensor.
+"""
 SURVEYED_BITS = 8
-"""Least number of bits that a survey of magnitudes reports."""
+"""Least number of bits of a largest code that a survey reports."""
 MOMENT_BITS = -64, 96
 """Least and largest number of fraction bits that gradients may have."""
 LEAST_TOLD, MOST_TOLD = GRADIENT_BITS - 15, GRADIENT_BITS + 15
@@ -58,11 +59,11 @@ LEAST_TOLD, MOST_TOLD = GRADIENT_BITS - 15, GRADIENT_BITS + 15
 FIRST_GRADIENT = 18
 """Fraction bits of the gradients in the trial step that comes before a first step."""
 FIRST_LOOKS = 3
-"""Largest number of trial steps before a first step. They end sooner if the bits of all gradients
-are known."""
+"""Largest number of trial steps before a first step. There are fewer if all reported bits are
+between LEAST_TOLD and MOST_TOLD."""
 _DIVISOR, _DIVISOR_OF_GRADIENT = 1.475, 1.45
-"""Factors that make up for a division by a power of two in place of s: for a first moment, and for
-a gradient."""
+"""Factors of the change of a weight that make up for a division by 2^b in place of s. The first one
+is for the quotient of a first moment, the second one for the quotient of a gradient."""
 _FIRST_ROOT = 0.85
 """Root of the second moment after a first gradient, as a multiple of Adam's root."""
 _END = 2.0**15
@@ -89,24 +90,24 @@ class Scale:
     """The scale of the int16 codes of a moment, for one tensor."""
 
     unit: float
-    """The code for the number one, which need not be whole: a code c stands for c / unit."""
+    """The code for the number one. It need not be whole. A code c stands for c / unit."""
     bound: float
-    """The largest magnitude that a code may have."""
+    """An upper bound of the magnitudes of all codes."""
 
     def decayed(self, decay: float) -> Scale:
         """Return the scale after a decay, for which the codes stay the same."""
         return replace(self, unit=self.unit / decay)
 
     def halved(self, times: int) -> Scale:
-        """Return the scale after codes were halved `times` times; if negative, they were
-        doubled.
+        """Return the scale after the codes were halved `times` times. If `times` is negative, the
+        codes were doubled.
         """
         return Scale(self.unit * 2.0**-times, self.bound * 2.0**-times)
 
     def surveyed(self, bits: int) -> Scale:
-        """Return the scale with the bound that a survey of the codes has found.
+        """Return the scale with a bound that is at most the result of a survey of the codes.
 
-        `bits`: bits of the largest code. A survey reports at least SURVEYED_BITS.
+        `bits`: bits of the largest code; fewer than SURVEYED_BITS count as SURVEYED_BITS.
         """
         return replace(self, bound=min(self.bound, 2.0 ** max(bits, SURVEYED_BITS)))
 
@@ -116,8 +117,8 @@ class Scales:
     """The scales of a tensor's gradients and of their moments."""
 
     gradient: int
-    """Fraction bits of the gradients, chosen so that the last gradients would have GRADIENT_BITS
-    bits."""
+    """Fraction bits of the gradients. With these, the largest gradient of the last step has
+    GRADIENT_BITS bits."""
     first: Scale
     root: Scale
 
@@ -150,14 +151,16 @@ class Moments:
 
 
 class MomentStep:
-    """The numbers that the update of one tensor needs.
+    """The numbers that one update of one tensor needs: scales, limits, parameter entries and a
+    shift.
 
-    `number`: number of the update, from 1. `before`: the scales before it. `factor`: from a sum
-    without fraction bits to a gradient. `rate`: the learning rate.
+    `number`: number of the update, from 1. `before`: the scales before the update. `factor`: the
+    gradient that a sum of 1 stands for. `rate`: the learning rate. `most`: the largest magnitude of
+    a gradient; None for no limit.
 
-    Sums become codes of gradients, and additions to codes of first moments, by the multipliers of
-    two entries. Both have one shift: the fraction bits of the sums, and `right` more. Gradients are
-    cut off at `most` if it is not None.
+    Sums become codes of gradients by `gradient_entry`, and additions to codes of first moments by
+    `first_entry`. Both entries take the same shift from an exponent register: `right` plus the
+    fraction bits of the sums.
     """
 
     def __init__(
@@ -177,8 +180,9 @@ class MomentStep:
         root = before.root.decayed(sqrt(decays.second))
         root, self.root_halved = _with_room(root, self._root_grown(root, largest))
         self.scales = Scales(before.gradient, first, root)
-        """Scales of the codes when the update adds to them. Before that, codes are halved
-        `first_halved` and `root_halved` times; negative numbers double them."""
+        """Scales of the codes while the update adds to them. Before the additions, the codes of
+        first moments are halved `first_halved` times, and the codes of roots `root_halved` times. A
+        negative number of times means doubled."""
         self._gradient = factor * 2.0**before.gradient
         self._first = factor * (1 - decays.first) * first.unit if decays.first else 0.0
         _, self.right = multiplier(max(self._gradient, self._first))
@@ -198,20 +202,20 @@ class MomentStep:
 
     def wanted(self, told: int) -> int:
         """Return the fraction bits with which the tensor's largest gradient would have
-        GRADIENT_BITS.
+        GRADIENT_BITS bits.
 
         `told`: reported bits of this gradient.
         """
         least, most = MOMENT_BITS
         if self._most is not None:
-            # Gradients beyond the limit need no codes, so the limit has at least GRADIENT_BITS
-            # bits.
+            # Gradients beyond the limit need no codes. So the code of the limit has at least
+            # GRADIENT_BITS bits, even if the gradients are larger.
             least = GRADIENT_BITS - frexp(self._most)[1]
         return min(max(GRADIENT_BITS - told - self.right + self._wanted_right, least), most)
 
     @property
     def gradient_entry(self) -> Entry:
-        """The parameter entry that turns sums into codes of gradients; the shift is in a
+        """The parameter entry that turns sums into codes of gradients. Its shift is in an exponent
         register.
         """
         return self._shared(self._gradient)
@@ -220,7 +224,7 @@ class MomentStep:
     def first_entry(self) -> Entry:
         """The parameter entry that turns sums into additions to the codes of first moments.
 
-        The shift is in the same register as for gradients.
+        The shift is in the exponent register that `gradient_entry` takes its shift from.
         """
         return self._shared(self._first)
 
@@ -240,7 +244,9 @@ class MomentStep:
 
     @property
     def ratio_entry(self) -> Entry:
-        """The parameter entry for the quotient of a gradient's code and 2^b, with RATIO_BITS."""
+        """The parameter entry for the quotient |g| / s: the code of a gradient divided by 2^b, with
+        RATIO_BITS fraction bits.
+        """
         return _entry(self._ratio, RATIO_BITS - QUOTIENT_BITS)
 
     @property
@@ -252,8 +258,8 @@ class MomentStep:
     def update_entry(self, bits: int) -> Entry:
         """Return the parameter entry for the addition to masters with `bits` fraction bits.
 
-        The addition is made of the quotient of 2^b and the code of a first moment, or of a
-        gradient.
+        The addition is made from the code of a first moment, divided by 2^b. Without first moments
+        it is made from the code of a gradient, divided by 2^b.
         """
         b1, b2, t = self._decays.first, self._decays.second, self._number
         ratio = self.scales.root.unit / self.scales.first.unit if b1 else self._ratio
@@ -264,8 +270,8 @@ class MomentStep:
         return _entry(scale, bits - QUOTIENT_BITS, _offset(t))
 
     def _first_grown(self, scale: Scale, largest: float) -> float:
-        """Return the bound of the codes of a first moment after a gradient of magnitude
-        `largest`.
+        """Return the bound of the codes of a first moment after a gradient of at most `largest` was
+        added.
         """
         return scale.bound + (1 - self._decays.first) * scale.unit * largest
 
@@ -274,7 +280,9 @@ class MomentStep:
 
     @property
     def _ratio(self) -> float:
-        """The code of s for a number, divided by the code of a gradient for the same number."""
+        """The code that s has for a number, divided by the code that a gradient has for this
+        number.
+        """
         return self.scales.root.unit * 2.0**-self.scales.gradient
 
     def _shared(self, scale: float) -> Entry:
@@ -287,10 +295,10 @@ def limit(decays: Decays) -> int:
 
 
 def raised(told: int, bits: int, shift: int) -> int:
-    """Return a report of a gradient's bits, raised to the bits of the largest of some sums.
+    """Return the reported bits of a gradient, raised if the sums of more weights have more bits.
 
-    `shift` is subtracted from the bits of the sums. All numbers are limited to the range of an
-    exponent register, as on the machine.
+    `told`: the report so far. `bits`: bits of the largest of the sums, from which `shift` is
+    subtracted. All numbers are limited to the range of an exponent register, as on the machine.
     """
     return held(max(held(told + shift), bits) - shift)
 
@@ -307,9 +315,10 @@ def halving(times: int, number: int) -> Entry:
 
 
 def _with_room(scale: Scale, bound: float) -> tuple[Scale, int]:
-    """Return a scale with room for codes up to `bound`, and how often codes are halved for it.
+    """Return a scale with room for codes up to `bound`, and the number of times that codes are
+    halved.
 
-    Small codes are doubled, for which the number is negative.
+    The number is negative if codes are doubled because they are small.
     """
     times = frexp(bound / _END)[1]
     small = KEPT_BITS - FULL_BITS

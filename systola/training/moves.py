@@ -2,7 +2,7 @@
 """Moves lines of maps into other orders: taps of windows, zeros between pixels, flattened maps.
 
 An instruction Pool with one tap moves lines within the buffer, and leaves zeros for pixels outside
-the map. For other orders, lines are written to host memory at a distance and read again.
+the map. For other orders, lines are written to host memory with gaps between them, and read again.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def spread(
 ) -> None:
     """Put the pixels of taps back into whole maps: the reverse of `tap`.
 
-    `parts`: the place of each tap in its window, and the lines of the tap. The windows lie side by
+    `parts`: for each tap its row and column in the window, and its lines. The windows lie side by
     side, from the first pixel on. `hosts`: two places in host memory with as many lines as the
     maps. Pixels that belong to none of these taps keep the numbers that `hosts` held before.
     """
@@ -180,8 +180,9 @@ def turned_ones(
     line.
 
     f is `exponent`. A tile has C lines, or C pairs of lines if `wide`. Narrow lines are for the
-    backward pass, wide lines for the forward pass. Narrow lines overwrite exponent register SHIFT,
-    and wide lines register SPARE. The shift that the pass still needs is in the other register.
+    backward pass, and overwrite exponent register SHIFT. Wide lines are for the forward pass, and
+    overwrite register SPARE. Each pass still needs the shift in the register that is not
+    overwritten.
     """
     pairs = np.zeros((writer.config.cols, 2, writer.config.cols), np.int8)
     pairs[0, 1] = _HALF_RANGE
@@ -197,10 +198,11 @@ def _doubled(
     wide: bool,
     zero: bool,
 ) -> None:
-    """Write a tile that has 2^f where `pairs` has 2^14, and copy it up to the last line.
+    """Write a tile from `pairs`, with 2^f in place of 2^14, and repeat it up to the last of
+    `lines`.
 
-    f is `exponent`. `pairs`: a tile of int16 numbers. Exponent register `register` gets the shift
-    from 2^14 to 2^f.
+    f is `exponent`. `pairs`: a tile of int16 numbers. Exponent register `register` is overwritten
+    with the shift from 2^14 to 2^f. With `zero` all lines are zeros.
     """
     size = writer.config.cols
     given = writer.constant(pairs.reshape(2 * size, -1))
@@ -227,7 +229,7 @@ def add(writer: Writer, lines: range, others: range) -> None:
 
 
 def subtract(writer: Writer, a: int, b: int, target: int, rows: int, table: int | None) -> None:
-    """Write int8 a - b, or the result of a table for each difference."""
+    """Write the int8 differences a - b of two regions, or the results of a table for them."""
     function = Function.NONE if table is None else Function.TABLE
     writer.vector(
         *(Operation.SUBTRACT, a, b, target, rows, ONE, NARROW),

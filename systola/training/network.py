@@ -2,7 +2,7 @@
 """Translates a trained network for the compiler, which compiles it for any machine.
 
 The int8 weights and the fraction bits stay as they are. So all results have the bytes of predict().
-They are made of the trained weights, shifted as in training, and the logits are int16.
+The sums are shifted as in training, and the logits are int16.
 """
 
 from __future__ import annotations
@@ -331,7 +331,7 @@ def _divided(masters: NDArray[np.int16], right: int) -> NDArray[np.int16]:
 
 
 def _shifts(count: int, right: int) -> NDArray[np.int32]:
-    """Return the shifts that, with the multiplier HALF, divide by 2^right; HALF shifts by
-    one bit.
+    """Return `count` equal shifts. With multiplier HALF, which divides by 2, they divide by
+    2^right.
     """
     return np.full(count, min(max(1 - right, -MAX_RIGHT), MAX_LEFT), np.int32)

@@ -26,24 +26,27 @@ from systola.training.stages import Stage
 from systola.training.writer import Entry, shifted
 
 MEAN_BITS = 6
-"""Number of fraction bits that a mean has more than the numbers that it is made of."""
+"""Number of fraction bits that a mean has beyond the fraction bits of its inputs."""
 UNIT_BITS = 13
-"""Number of fraction bits of the int16 code of 1. Inputs are multiplied with this code before a
-mean is subtracted."""
+"""Number of fraction bits of the int16 code of 1. The array multiplies inputs with this code, so
+that a mean with more fraction bits can be subtracted."""
 LESS = -(1 << (UNIT_BITS - MEAN_BITS))
-"""The int8 factor of a mean when it is subtracted."""
+"""The int8 factor of a mean that is subtracted. The factor is negative. Its size makes up for the
+fraction bits that a mean has too few, UNIT_BITS - MEAN_BITS."""
 ROOT_BITS = 20
 """Fraction bits of reciprocal roots, before the shift with which the largest root fits int16."""
 FLOOR = -64
-"""Bias of a parameter entry with which a shift of seven bits rounds down."""
+"""Bias of a parameter entry that shifts right by seven bits. It cancels the half of the rounding,
+so that the result is rounded down."""
 OFFSET_ENTRY = shifted(UNIT_BITS - 1)
-"""Parameter entry that makes an offset of the product of mean and root. The offset is later
-multiplied with LESS."""
+"""Parameter entry that turns the product of mean and root into the offset of a channel. To subtract
+the offset, the array multiplies it by LESS."""
 MOST_ROWS = (1 << 17) - 1
-"""Largest number of rows of a batch. The sum of as many squares of int8 still fits 32 bits."""
+"""Largest number of rows of a batch. With more rows, a sum of squares of int8 could overflow 32
+bits."""
 _ROOM = 10
-"""Largest number of bits of the code of epsilon, with which its sum with the largest variance fits
-int16."""
+"""Largest number of bits that the code of epsilon may have. With more bits, the sum with the
+largest variance could overflow int16."""
 _EPSILON_BITS = 13
 _CODE = (1 << 15) - 1
 
@@ -62,10 +65,11 @@ def variance_entry(count: int) -> Entry:
 
 
 def slope_entry(count: int) -> tuple[int, int]:
-    """Return multiplier and shift that turn a sum of products into their mean.
+    """Return the multiplier and the shift that turn a sum of products into the mean of the
+    products.
 
-    There are `count` products of a gradient and a result. Twice the fraction bits of the results
-    are to be added to the shift.
+    `count`: number of products, each of a gradient and a result. The caller adds twice the fraction
+    bits of the results to the shift.
     """
     q, right = multiplier(1 / count)
     return q, right - UNIT_BITS
@@ -79,7 +83,8 @@ def _divided(count: int, bits: int) -> Entry:
 def most_spread_bits(epsilon: float) -> int:
     """Return the largest number of fraction bits that x - mean may have.
 
-    With more bits the code of epsilon would not fit beside the variance.
+    The variance has twice as many, and epsilon has as many as the variance. With more bits, the sum
+    of both could overflow int16.
     """
     return floor((_ROOM - log2(epsilon)) / 2)
 
@@ -130,9 +135,11 @@ class Measured:
 def moved(
     stages: Sequence[Stage], before: Sequence[Floats], found: Sequence[Measured]
 ) -> tuple[Floats, ...]:
-    """Return the moving means and variances of all stages after a step, (2, channels) each.
+    """Return the moving means and variances after a step, (2, channels) for each
+    BatchNormalization.
 
-    `found`: the measured means and variances of the stages that are not frozen.
+    `before`: the same before the step. `found`: means and variances that the step has measured,
+    only for layers that are `trainable`.
     """
     rules = [stage.normalized for stage in stages if stage.normalized]
     measured = iter(found)
@@ -149,8 +156,10 @@ def moved(
 
 @dataclass(frozen=True)
 class Resting:
-    """The codes with which a network that learns nothing normalises inputs x: x times root, less
-    offset.
+    """The codes of the factor and the offset of a BatchNormalization in a network that learns
+    nothing.
+
+    The result of inputs x is x times `root`, less `offset`.
     """
 
     root: Wide
@@ -160,7 +169,7 @@ class Resting:
 
 
 def resting(stage: Stage, statistics: Floats) -> Resting:
-    """Return the codes of root and offset for moving means and variances."""
+    """Return the codes of root and offset for given moving means and variances."""
     assert stage.normalized
     mean, variance = statistics.astype(np.float64)
     root = 1 / np.sqrt(np.maximum(variance, 0) + stage.normalized.epsilon)

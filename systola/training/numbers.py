@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 MASTER_SHIFT = 8
-"""Number of bits that a master (int16) has below the bits of the weight that the array multiplies
-with (int8)."""
+"""Number of low bits that a master (int16) has beyond the int8 weight with which the array
+multiplies."""
 _VELOCITY_BITS = 5
 """Least number of fraction bits that velocities have more than their weights."""
 LOGIT_BITS = 10
@@ -26,13 +26,13 @@ MOST_STATE_BITS = 13
 """Largest number of fraction bits f of the results of an LSTM, for which the input for the bias,
 2^f, is an int16."""
 LEAST_MASTER_BITS, MOST_MASTER_BITS = -64, 32
-"""Least and largest number of fraction bits of masters: the exponent registers have 8 bits, and
-shifts end at 31.
-"""
+"""Least and largest number of fraction bits of masters. The limits are due to the exponent
+registers, which have 8 bits, and to shifts, which end at 31 bits."""
 FULL_BITS = 15
 """Number of magnitude bits at which masters, or moments, have used up their room to grow."""
 _TINY = 2.0**-200
-"""Least magnitude that counts when the fraction bits of a tensor are chosen."""
+"""Least magnitude for the choice of a tensor's fraction bits. Smaller magnitudes count as 2^-200.
+"""
 _HEADROOM = 14
 """Number of magnitude bits of the largest new master, which leaves one bit to grow into."""
 

@@ -141,7 +141,7 @@ class Adam(_Adaptive):
 
     @property
     def clip(self) -> Clip | None:
-        """Norm at which gradients are cut off; None if they are not."""
+        """The limit of the norms of gradients; None for no limit."""
         norm = self.global_clipnorm if self.clipnorm is None else self.clipnorm
         return None if norm is None else Clip(norm, together=self.clipnorm is None)
 

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the parts that the forward pass and the backward pass of a program share."""
+"""Functions that the forward pass and the backward pass of a program share.
+
+They cut blocks and samples into parts that fit, find the fraction bits and scales of units, and
+write masks of Dropout. A stage is a layer with weights, or an Add or Concatenate, and the layers
+from it to the next stage.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +25,9 @@ from systola.training.writer import HALF, NARROW, ONE, Entry, Writer, shifted
 STATE_BITS = 15
 """Fraction bits of the int16 states that an LSTM gives from step to step."""
 _ADAPTED_ROWS = 256
-"""Least number of rows of weights that are updated together if the optimiser has moments."""
+"""Least number of rows of weights in a part of an update, if the optimiser has moments."""
 PLAIN = HALF, 1
-"""Scale of units that are left as they are: the multiplier HALF, and the one bit that it loses."""
+"""Scale of units without Dropout: the multiplier HALF, and the one bit that units lose by it."""
 COUNTER_REGISTER = 1
 """Number of the index register with the counter of the random masks of a step."""
 
@@ -34,10 +39,11 @@ class Pass:
     inputs: list[Exponent] = field(default_factory=list[Exponent])
     """Fraction bits of the inputs of each stage."""
     transposed: list[range] = field(default_factory=list[range])
-    """Lines with the inputs of each stage. Inputs of a Dense are transposed, [chunk][group][input].
-    Inputs of a Conv2D are maps as the stage takes them."""
+    """Lines with the inputs of each stage. Inputs of a Dense are transposed, [chunk][group][input],
+    where a chunk is a part of the update. Inputs of a Conv2D are maps as the stage takes them."""
     masks: list[range | None] = field(default_factory=list[range | None])
-    """Lines with the mask of each stage, by which its units pass or not; None if all units pass."""
+    """Lines with the mask of each stage's units; None if all units pass. A unit that does not pass
+    has 0. A unit that passes has 1, or its slope if the activation is a table."""
     routes: list[list[range]] = field(default_factory=list[list[range]])
     """Lines with the marks of each stage's pooling, one region for each tap of the windows. A mark
     is 1 where the tap is the largest. For a pooling of means the list has the mask of the pixels
@@ -47,19 +53,19 @@ class Pass:
 
 
 def adapted_rows(config: Config) -> int:
-    """Return the number of rows of weights that are updated together if the optimiser has moments.
+    """Return the number of rows of weights in a part of an update, if the optimiser has moments.
 
-    The buffer has 16 lines for each of these rows while two parts are under way.
+    Two parts are in the buffer at one time, with 16 lines for each row of weights.
     """
     return max(_ADAPTED_ROWS, config.buffer_lines // 40)
 
 
 def most_blocks(config: Config, task: Task) -> int:
-    """Return the largest number of blocks of inputs with weights that are updated together.
+    """Return the largest number of blocks of inputs in a part of an update.
 
-    Their sums take at most half of the accumulators, so that two parts can be under way. If the
-    optimiser has moments there are fewer blocks, as the buffer then has three int16 numbers for
-    each weight. In a pod a core has two of these numbers for its own rows only.
+    The sums of a part take at most half of the accumulators, as two parts are under way. If the
+    optimiser has moments a part has fewer blocks, as the buffer then has three int16 numbers for
+    each weight. Of these, a core of a pod has the two moments only for the rows that it updates.
     """
     rows = config.accumulator_rows // 2
     if task.decays:
@@ -69,8 +75,9 @@ def most_blocks(config: Config, task: Task) -> int:
 
 
 def chunks(config: Config, task: Task, blocks: int) -> list[tuple[int, int]]:
-    """Cut the inputs of an update into parts; return the first block and number of blocks
-    of each.
+    """Cut `blocks` blocks of inputs into the parts of an update.
+
+    Returns the first block, counted from 0, and the number of blocks of each part.
     """
     most = most_blocks(config, task)
     count = -(-blocks // most)
@@ -80,7 +87,7 @@ def chunks(config: Config, task: Task, blocks: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Portion:
-    """A run of blocks of the inputs of a Dense that are updated together."""
+    """A part of an update: blocks of the inputs of a Dense, one after the other."""
 
     first: int
     count: int
@@ -89,7 +96,7 @@ class Portion:
 
 
 def portions(config: Config, task: Task, shape: Shape, number: int) -> list[Portion]:
-    """Return the runs of blocks of a Dense's inputs that are updated together."""
+    """Return the parts in which the weights of a Dense are updated."""
     if not takes_state(task.stages, number):
         return [Portion(first, count, False) for first, count in chunks(config, task, shape.inputs)]
     last = shape.inputs - 1
@@ -121,8 +128,8 @@ def accumulated(config: Config, rows: int, count: int) -> list[range]:
 def of_samples(blocks: int, samples: int, there: int) -> list[range]:
     """Return the rows that belong to samples, in `blocks` blocks of `samples` rows each.
 
-    The first `there` rows of a block belong to samples. Rows of padding must not be measured,
-    because their number depends on the size of the array.
+    The first `there` rows of a block belong to samples, the others are padding. Rows of padding
+    must not be measured, as the amount of padding depends on the size of the array.
     """
     if there == samples:
         return [range(blocks * samples)]
@@ -130,9 +137,9 @@ def of_samples(blocks: int, samples: int, there: int) -> list[range]:
 
 
 def hidden_scale(rate: float, train: bool) -> tuple[int, int]:
-    """Return the multiplier that makes units, and the number of bits that it takes from them.
+    """Return the multiplier from sums to units, and the number of bits that the units lose by it.
 
-    In training the multiplier is the scale of Dropout, 1 / (1 - rate).
+    With Dropout in training it is the scale 1 / (1 - rate), otherwise PLAIN.
     """
     if not (train and rate):
         return PLAIN
@@ -146,9 +153,10 @@ def hidden_scale(rate: float, train: bool) -> tuple[int, int]:
 def bits_without_dropout(stage: Stage, code: int) -> int:
     """Return the fraction bits of the units of a stage in a test or prediction.
 
-    `code`: the number that the last step has left in host memory, 2^(m - f). The step had units of
-    f fraction bits, and m is the largest number possible. In a step the scale of the dropout takes
-    some bits. A test has no dropout, so its units keep these bits.
+    `code`: the number 2^(m - f) that the last training step has left in host memory. f is the
+    number of fraction bits of the units in that step, and m the largest possible f. The units of a
+    step lose some bits by the scale of Dropout. A test has no Dropout, so its units keep these
+    bits.
     """
     if stage.curve:
         return CURVES[stage.curve].bits
@@ -157,25 +165,27 @@ def bits_without_dropout(stage: Stage, code: int) -> int:
 
 
 def curved_bits(stage: Stage, train: bool) -> int:
-    """Return the fraction bits of the units of a stage that has a table as activation."""
+    """Return the fraction bits of the units of a stage with a table as its activation."""
     if train and stage.rate:
         return scaled_up(stage.curve, stage.rate).bits
     return CURVES[stage.curve].bits
 
 
 def gradient_scale(stage: Stage) -> tuple[int, int]:
-    """Return the scale from the gradient of a stage's units to the gradient of its sums.
+    """Return the scale that turns the gradient of a stage's units into the gradient of its sums.
 
-    The scale is a multiplier, and the number of bits that it takes. The mask is applied separately.
+    The scale is a multiplier, and the number of bits that the gradient loses by it. The mask is
+    applied separately.
     """
     q, lost = hidden_scale(stage.rate, True)
     if stage.pool:
-        # A pixel adds up the gradients of all windows that have this pixel. The sum must fit int8.
+        # A pixel adds up the gradients of all windows that contain it, and the sum must fit int8.
         room = (stage.pool.sharing - 1).bit_length()
         q, lost = q >> room, lost + room
     if stage.average and stage.pool:
-        # In a pooling of means a pixel gets 1 / taps of its window's gradient. That factor becomes
-        # fraction bits, and a multiplier of 1/2 to 1.
+        # In a pooling of means a pixel gets 1 / taps of the gradient of its window. The power of
+        # two in this factor changes the fraction bits only; the rest, 1/2 to 1, goes into the
+        # multiplier.
         taps = stage.pool.taps
         more = taps.bit_length() - 1
         q, lost = round(q * (1 << more) / taps), lost - more
@@ -188,7 +198,9 @@ def mask_entry(stage: Stage) -> Entry:
 
 
 def sum_bits(task: Task, left: Pass, number: int) -> Exponent:
-    """Return the fraction bits of the sums of a stage: a constant, plus a register's content."""
+    """Return the fraction bits of a stage's sums: a constant, plus the content of an exponent
+    register.
+    """
     inputs = left.inputs[number]
     return Exponent(inputs.register, inputs.value + task.master_bits[number] - MASTER_SHIFT)
 
@@ -196,7 +208,8 @@ def sum_bits(task: Task, left: Pass, number: int) -> Exponent:
 class UnitScale:
     """A writer of the scale by which the sums of a stage become int8 units.
 
-    Exponent register SHIFT has the shift of this scale, which is measured or known before.
+    Exponent register SHIFT has the shift of this scale. The shift is measured from the sums, unless
+    it is known from the last training step or from a table.
     """
 
     def __init__(self, writer: Writer, task: Task, left: Pass, number: int, *, train: bool) -> None:
@@ -207,12 +220,12 @@ class UnitScale:
         self._left = left
         self._task = task
         self._register = units_register(task, number)
-        # An LSTM gives int16 states instead of sums.
+        # An LSTM has int16 states in place of sums.
         self._sums = Exponent(0, STATE_BITS) if stage.lstm else sum_bits(task, left, number)
         if stage.join:
             self._sums = left.inputs[number]
         self.known = bool(task.unit_bits) and not train
-        """Whether the shift is known, so that no sums have to be measured."""
+        """Whether the shift is known. If not, all sums have to be measured."""
         bits = task.unit_bits[number] if self.known else most_unit_bits(stage)
         if stage.curve:
             self.known, bits = True, CURVES[stage.curve].sum_bits
@@ -259,8 +272,9 @@ def drop(
 ) -> None:
     """Draw the random dropout of a block of a stage's units, and write it into the block's mask.
 
-    `lines`: the first line of the mask, and the first of as many free lines. If the stage has a
-    ReLU, the mask of the ReLU is already there, unless `fresh`. `step`: the step in time of a
+    `lines`: the first line of the mask, and the first line of a free region of the same size. If
+    the stage has a ReLU and `fresh` is not set, the lines already have the mask of the ReLU. Then a
+    unit has to pass both. Otherwise the mask is overwritten. `step`: the step in time of a
     recurrent layer.
     """
     mask, random = lines

@@ -48,7 +48,8 @@ from systola.training.writer import (
 )
 
 COUNTER_STEP = 1 << 12
-"""Amount by which the counter of the random masks grows in each step of the training."""
+"""Distance between the counters of successive training steps. The counter is an input of all random
+masks of a step."""
 
 
 @dataclass(frozen=True)
@@ -56,25 +57,25 @@ class StepProgram:
     """A program, with the data that it needs in host memory."""
 
     code: bytes
-    """Bytes of the instructions, which begin with Require_Machine and the Set_Register of the
-    counter."""
+    """Bytes of the instructions. The first one is Require_Machine, and the second one is the
+    Set_Register of the counter of the random masks."""
     entries: NDArray[np.uint8]
     constants: NDArray[np.uint8]
     tables: NDArray[np.uint8]
     selection: NDArray[np.int8]
     """Lines that select the gradients of an Embedding's words, (lines, C)."""
     later_shifts: tuple[tuple[int, int, dict[str, int]], ...] = ()
-    """Instructions Measure to which the host adds a tensor's shift before each step: byte offset in
-    the code, tensor, and operands without the shift."""
+    """Measure instructions to which the host adds a tensor's shift before each step. Each item has
+    the byte offset in `code`, the number of the tensor, and the operands without the shift."""
     later_limits: tuple[tuple[int, StepLimit, dict[str, int]], ...] = ()
-    """Instructions Set_Config_Scale with a limit that the host writes before each step: byte offset
-    in the code, source of the limit, and operands without the limit."""
+    """Set_Config_Scale instructions in which the host writes a limit before each step. Each item
+    has the byte offset in `code`, the source of the limit, and the operands without the limit."""
     later_entries: tuple[tuple[int, StepEntry], ...] = ()
-    """Parameter entries that the host writes before each step: the number of each entry, and the
-    source of its content."""
+    """Parameter entries that the host writes before each step. Each item has the number of the
+    entry, and the source of its content."""
     owned: tuple[tuple[int, range], ...] = ()
-    """Rows of the masters that this core updates, as pairs of a tensor's number and its lines. No
-    other core keeps velocities or moments for these rows."""
+    """Rows of masters that this core updates, as pairs: the number of a tensor, and lines of it.
+    Only this core keeps velocities or moments for these rows."""
 
     def place(
         self,
@@ -186,8 +187,9 @@ def survey_program(
     """Build a program that measures the largest magnitude of each tensor of masters, velocities or
     moments.
 
-    For a tensor with codes of b bits, b >= 8, it leaves 2^(13 - b + 8) in host memory. `memories`:
-    for each kind of tensor, the places of all tensors.
+    If the largest code of a tensor has b bits, the program leaves 2^(13 - b + 8) in host memory.
+    Fewer than 8 bits count as 8. `memories`: for each kind of tensor, the byte offsets of all
+    tensors.
     """
     writer = Writer(config, layout)
     one = np.zeros((2, layout.size), np.int8)
@@ -216,9 +218,9 @@ def survey_program(
 def rescale_program(
     config: Config, layout: Layout, memories: Sequence[tuple[int, int, Entry]]
 ) -> StepProgram:
-    """Build a program that requantises tensors in host memory, each of them by a parameter entry.
+    """Build a program that multiplies and shifts tensors in host memory, each by a parameter entry.
 
-    `memories`: the number of each tensor, its place and the entry.
+    `memories`: the number of each tensor, its byte offset and its entry.
     """
     writer = Writer(config, layout)
     places = _in_turn(writer)
@@ -233,8 +235,10 @@ def rescale_program(
 
 
 def _of_step(later: StepEntry, numbers: Sequence[MomentStep]) -> Entry:
-    """Return the parameter entry of one step: `later` names the property or method of `numbers`
-    that gives it.
+    """Return a parameter entry for one step.
+
+    `later` has the tensor, and the name of the property or method that gives the entry. `numbers`:
+    the numbers of the step for each tensor.
     """
     found = getattr(numbers[later.tensor], later.name)
     return found if later.bits is None else found(later.bits)
@@ -243,9 +247,9 @@ def _of_step(later: StepEntry, numbers: Sequence[MomentStep]) -> Entry:
 def decay_program(
     config: Config, layout: Layout, stages: Sequence[Stage], entry: Entry
 ) -> StepProgram:
-    """Build a program that makes all masters that learn smaller by a part of themselves.
+    """Build a program that reduces all masters that learn by a fraction of their values.
 
-    `entry` is the parameter entry that makes this part from a master.
+    `entry` is the parameter entry that multiplies a master with this fraction.
     """
     writer = Writer(config, layout)
     places = _in_turn(writer)
@@ -268,14 +272,14 @@ def _forward(writer: Writer, task: Task, *, train: bool) -> Forward:
 
 
 def _tell_unit_bits(writer: Writer, stages: Sequence[Stage], kept: Kept | None = None) -> None:
-    """Write the fraction bits f of the units of each stage to host memory, as 2^(m - f).
+    """Write the fraction bits f of the units of each stage to host memory, in the form 2^(m - f).
 
-    m is the largest number of fraction bits that these units can have.
+    m is the largest number of fraction bits that the units of the stage can have.
     """
     if not stages:
         return
-    # The constant is 2^(m + 1). Shifted right by f bits and one bit for the multiplier, it is 2^(m
-    # - f).
+    # The constant is 2^(m + 1). The multiplier shifts it right by one bit, and the exponent
+    # register by f bits, so that the result is 2^(m - f).
     ones = np.array([[2 << most_unit_bits(stage)] for stage in stages])
     lines = np.repeat(pairs(ones), writer.layout.size, axis=1)
     source, result = writer.constant(lines), writer.allocate(2 * len(stages))
@@ -291,14 +295,18 @@ def _tell_unit_bits(writer: Writer, stages: Sequence[Stage], kept: Kept | None =
 
 
 def _in_turn(writer: Writer) -> Iterator[range]:
-    """Return two regions of the buffer in turn, as one is written while the other one is read."""
+    """Return an endless iterator over two regions of the buffer, which alternate.
+
+    So the machine can write one region to host memory while it reads into the other one.
+    """
     most = writer.config.buffer_lines // 8 * 2
     return cycle([writer.allocate(most) for _ in range(2)])
 
 
 def _portions(total: int, places: Iterator[range]) -> Iterator[tuple[int, range]]:
-    """Yield `total` lines in portions: the number of a portion's first line, and a region of the
-    buffer.
+    """Cut `total` lines in host memory into portions that fit a region of the buffer.
+
+    Yields the offset of the first line of each portion, and the lines of the buffer for it.
     """
     first = 0
     while first < total:

@@ -19,12 +19,14 @@ from systola.training.writer import Entry, shifted
 
 
 class Update(Protocol):
-    """The update of all masters in one step, from the sums of their gradients."""
+    """An interface of the objects that update all masters in one step, by the sums of the
+    gradients.
+    """
 
     def add(
         self, tensor: int, sums: Sums, bits: int, sum_bits: int, rows: slice = slice(None)
     ) -> None:
-        """Take the sums of the negative gradient for some rows of one tensor of masters.
+        """Take in the sums of the negative gradient for some rows of one tensor of masters.
 
         `bits`: fraction bits of these masters. `sum_bits`: fraction bits of the sums.
         """
@@ -36,7 +38,7 @@ class Update(Protocol):
 
 
 class PlainUpdate:
-    """The update of SGD, with velocities if there is momentum."""
+    """An update by SGD, which keeps velocities if there is momentum."""
 
     def __init__(self, task: Task, state: State) -> None:
         self._task = task

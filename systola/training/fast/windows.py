@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gathers the pixels under the taps of windows, and puts them back into maps.
 
-A map is (height * width, channels).
+A tap is a place in a window. A map is (height * width, channels).
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ def gathered(maps: NDArray[Any], window: Window) -> NDArray[Any]:
 
 
 def spread(taps: NDArray[Any], window: Window) -> NDArray[Any]:
-    """Return maps, (samples, height * width, channels), of taps that are added up for each pixel.
+    """Return maps, (samples, height * width, channels), in which each pixel is a sum over its taps.
 
-    `taps` has a number for each tap of each window, as `gathered` returns them.
+    `taps`: a number for each tap, (samples, windows, taps, channels). A pixel adds up all taps that
+    lie on it. Taps outside the map are dropped.
     """
     size = window.map[0] * window.map[1]
     found = np.zeros((len(taps), size, taps.shape[3]), taps.dtype)
@@ -39,9 +40,9 @@ def spread(taps: NDArray[Any], window: Window) -> NDArray[Any]:
 
 @cache
 def _pixels(window: Window) -> NDArray[np.intp]:
-    """Return the number of the pixel under each tap, (windows, taps).
+    """Return the index of the pixel under each tap, row by row from 0, (windows, taps).
 
-    For a tap outside the map it is the number of pixels.
+    A tap outside the map has the index height * width.
     """
     axes: list[NDArray[np.intp]] = []
     for axis in range(2):
