@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training on the machine: Keras's names, int8 block floating point, every step a program.
+"""Trains networks on the machine, with Keras's names.
 
-Docstrings of this package use these terms. docs/training.md explains the numbers.
+Numbers are int8 block floating point, and each training step is a program. Docstrings of this
+package use these terms. docs/training.md explains the numbers.
 
 - Fraction bits f of a tensor: a code c stands for c / 2^f. An exponent register of the machine
   holds f, or a shift.
 - Masters: the int16 weights that learn. The array multiplies with int8 weights made of the masters.
 - Stage: a layer with weights, and the layers after it up to the next layer with weights. A join is
-  an Add or Concatenate.
+  an Add or Concatenate. Stages are counted from 0.
+- Sums of a stage: products of inputs and weights, added up in 32 bits.
+- Units of a stage: the int8 outputs, which an activation makes of the sums.
+- Result number 0 is the samples. Result number n is the output of stage n - 1.
 - C: the number of columns of the array. A line has C bytes; C int16 numbers take a pair of lines.
 - Block: C inputs, units, channels or samples. In shapes, [group] is a block of samples.
 - Tap: a place in the window of a convolution or pooling.
-- Turn: a part of the samples of a core, where the buffer has no room for all samples of a batch.
+- Turn: samples of a core that go through the buffer at one time. A batch takes several turns if the
+  buffer has no room for all samples of a core.
 - The forward pass goes from samples to logits, the backward pass from the losses to the updates.
-- Moments: running means of gradients and of their squares, for Adam and RMSprop. The machine
-  keeps the root of the second moment.
+- Moments: running means of gradients and of their squares, for Adam and RMSprop. The machine keeps
+  the root of the second moment.
 """
 
 from systola.training import mixed_precision

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the arguments of calls that a user of Keras writes: an argument that training cannot
-honour is refused with a message of one line.
+"""Checks the arguments of functions with Keras's names. An argument that training cannot honour
+raises a TrainingError of one line.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ _Kind = TypeVar("_Kind", bound=type[Any])
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 _PLAIN = (type(None), bool, int, float, str, tuple)
-"""Python types of values that are compared with accepted ones. A value of another type is refused.
-"""
+"""Types of arguments that `Only` compares with the accepted values. A value of another type, such
+as an array, is refused without a comparison."""
 
 
 @dataclass(frozen=True)
 class Only:
-    """An argument of Keras that is accepted with these `values` only; the first is its default."""
+    """A rule for an argument of Keras without effect here: only some `values` are accepted.
+
+    The first of the `values` is the default.
+    """
 
     values: tuple[object, ...]
     instead: str = ""
@@ -71,8 +74,8 @@ def takes(
 
 
 def constructor(**only: Only) -> Callable[[_Kind], _Kind]:
-    """Decorate a class so that its constructor raises TrainingError for arguments that it does not
-    have, as `takes` does for functions.
+    """Decorate a class so that its constructor raises TrainingError for unknown arguments. The
+    rules in `only` are as for `takes`.
     """
 
     def decorate(kind: _Kind) -> _Kind:
@@ -83,7 +86,8 @@ def constructor(**only: Only) -> Callable[[_Kind], _Kind]:
 
 
 def _reason(error: TypeError) -> str:
-    """Return the reason why arguments do not fit a function. The reason goes after the function's
-    name in an error message.
+    """Return the end of an error message that begins with the name of a function.
+
+    The end is the reason why arguments do not fit the function.
     """
     return str(error).replace("got an unexpected keyword argument", "does not take")

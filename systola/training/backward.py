@@ -2,8 +2,8 @@
 """Writes the backward pass of a program: the gradients of the units, stage by stage, and the
 updates of the weights.
 
-Gradients are kept negative, because the multiplier of an update has no sign.
-docs/training.md#numerics explains the numbers.
+All gradients are negated here. An update adds sums times learning rate to the masters, and the
+machine's multiplier for the rate has no sign. docs/training.md#numerics explains the numbers.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ from systola.training.writer import AnyEntry, Entry, Writer
 
 class Backward:
     """A writer of the backward pass, from the gradient of the last stage to the updates of all
-    masters.
-
-    Masters are the int16 weights that learn.
+    masters (int16 weights).
     """
 
     def __init__(self, writer: Writer, task: Task, left: Pass) -> None:
@@ -54,15 +52,15 @@ class Backward:
     def write(self, gradient: range) -> None:
         """Write the backward pass, from the gradient of the last stage's sums.
 
-        `gradient` has int8 lines, [block of units][sample]. The method gives these lines back to
-        the buffer.
+        `gradient`: int8 lines, [block of units][sample]. The method gives these lines back to the
+        buffer.
         """
         writer, left, stages = self._writer, self._left, self._task.stages
         masking: Iterator[None] = iter(())
         for number in reversed(range(len(stages))):
             # The gradient of the inputs needs the weights before their update, so it is written
-            # first. Writing it changes register GRADIENT, so the shift of the update is computed
-            # before.
+            # before the update. Writing it changes exponent register GRADIENT. So the shift of the
+            # update, which depends on this register, is computed first.
             bits, inputs = self._task.master_bits[number], left.inputs[number]
             entry = update_shift(writer, self._task, number, bits, inputs)
             below, below_masking = range(0), masking
@@ -92,8 +90,8 @@ class Backward:
             gradient, masking = below, below_masking
 
     def _through_maps(self, number: int, gradient: range) -> range:
-        """Return the gradient of the sums of a Conv2D, from the gradient of the units that it
-        leaves for the next stage.
+        """Return the gradient of a Conv2D's sums, from the gradient of the units that the next
+        stage takes.
         """
         left = self._left
         return self._maps.through(number, gradient, left.masks[number], left.routes[number])
@@ -106,10 +104,10 @@ class Backward:
         update_maps(*about, maps)
 
     def _mask(self, number: int, gradient: range) -> Iterator[None]:
-        """Multiply the gradient of a stage with the stage's mask, block by block.
+        """Multiply the gradient of a stage with the stage's mask.
 
-        Each step of the iterator writes the product of one block. At the end the lines of the mask
-        are given back to the buffer.
+        Each step of the iterator writes the product of one block of units. After the last block the
+        lines of the mask are given back to the buffer.
         """
         mask, samples = self._left.masks[number], self._layout.samples
         entry = mask_entry(self._task.stages[number])
@@ -120,12 +118,12 @@ class Backward:
         self._writer.free(mask or range(0))
 
     def _below(self, number: int, gradient: range, *, source: int, scale: tuple[int, int]) -> range:
-        """Write the gradient of the units of stage `source`, before the mask of this stage is
-        applied.
+        """Write the gradient of the units of stage `source`, and return its int8 lines.
 
-        The result is int8 lines. Stage `number` takes these units as inputs. `scale` is a
-        multiplier and the number of bits that it takes, see `passes.gradient_scale`. Exponent
-        register GRADIENT gets the fraction bits of the result.
+        Stage `number` takes these units as inputs. `gradient`: the gradient of the sums of stage
+        `number`. `scale`: multiplier and lost bits of `passes.gradient_scale`. The mask of stage
+        `source` is not applied yet. Exponent register GRADIENT gets the fraction bits of the
+        returned lines.
         """
         writer, task, left = self._writer, self._task, self._left
         sums: BelowMaps | BelowRows
@@ -141,9 +139,10 @@ class Backward:
             sums.multiply(part)
             rows = len(part) * sums.rows
             writer.measure(SHIFT, Source.ACCUMULATORS, rows=rows, bits=8, first=SHIFT)
-        # `agree` overwrites a register that is free. The shift of the update already includes the
-        # exponent of a Dense's inputs, so their register is free. A Conv2D still needs this
-        # exponent for its bias, but the register of the stage after it is free.
+        # Function `agree` overwrites an exponent register. For a Dense this is the register of the
+        # inputs, as the shift of the update already includes the exponent of the inputs. A Conv2D
+        # still needs this exponent for the bias. So for a Conv2D it is the register of the next
+        # stage's inputs.
         used = left.inputs[number + bool(task.stages[number].window)]
         agree(writer, task, used.register)
         bits = task.master_bits[number] - MASTER_SHIFT - lost
@@ -181,8 +180,8 @@ class Backward:
         before: Masters | None = None
         while begun:
             masters, row = begun.popleft()
-            # Masters are written to host memory one part later. Until then they may be on their way
-            # to other cores, while the array multiplies.
+            # Masters of a part are written to host memory when the next part begins. Until then
+            # these masters may be on the way to other cores, while the array multiplies.
             if before:
                 before.write()
             masters.add_of_all(row, entry, lambda: begun.extend(islice(products, 1)))
@@ -205,8 +204,9 @@ class Backward:
         """Write the products of inputs and gradient for an update of masters, one part after the
         other.
 
-        Yields the masters of each part, and the accumulator row where the part's sums begin. The
-        sums of two successive parts are in different halves of the accumulators.
+        A part has some blocks of inputs for one block of units. Yields the masters of each part,
+        and the accumulator row where the part's sums begin. Two successive parts use different
+        halves of the accumulators.
         """
         writer, layout, task = self._writer, self._layout, self._task
         samples, size, shape = layout.samples, layout.size, layout.shapes[number]
@@ -229,14 +229,16 @@ class Backward:
 
 
 class BelowRows:
-    """A product that makes the gradient of the inputs of a Dense, some blocks at a time."""
+    """A writer of the product that makes the gradient of the inputs of a Dense, some blocks of
+    inputs at a time.
+    """
 
     def __init__(self, writer: Writer, number: int, gradient: range, weights: range | None) -> None:
         """Take the transposed weights of a Dense, or allocate lines for them where `weights` is
         None.
 
-        `weights`: the lines of all weights, transposed, [block of inputs][unit]. `free` gives these
-        lines back, too.
+        `weights`: the lines of all weights, transposed, [block of inputs][unit]. `free` gives the
+        lines back to the buffer, whether they were taken or allocated.
         """
         layout = writer.layout
         blocks, self.rows = layout.shapes[number].inputs - 1, layout.samples
@@ -249,8 +251,8 @@ class BelowRows:
         self.lines = blocks * self.rows
 
     def multiply(self, part: range) -> None:
-        """Write the sums that make the gradient of some blocks of inputs, [block][sample] from
-        accumulator row 0 on.
+        """Write the sums for the gradient of some blocks of inputs into the accumulator rows from 0
+        on, [block][sample].
         """
         writer, units, start = self._writer, self._units, self._gradient.start
         if self._weights is not None:
@@ -263,8 +265,10 @@ class BelowRows:
             writer.multiply(start, weights, place * self.rows, self.rows, units, 1)
 
     def places(self, part: range) -> list[tuple[int, int, int]]:
-        """Return where successive sums of a part are: the first accumulator row, the first line of
-        the gradient, and the number of rows.
+        """Return where the sums of a part lie, as a list with one item.
+
+        The item has the first accumulator row, the line of the gradient for this row, and the
+        number of rows. Lines are counted from the first line of the gradient.
         """
         return [(0, part.start * self.rows, len(part) * self.rows)]
 

@@ -43,14 +43,15 @@ from systola.training.stages import (
 from systola.training.windows import convolved, pooled
 
 MOST_BRANCHED = 15
-"""Largest number of stages of a network with branches, joins included. Counters of masks have four
-bits for the number of a stage, and number 15 is for random rounding."""
+"""Largest number of stages of a network with branches, joins included. The counter that draws
+random bytes has four bits for the number of a stage, and number 15 is for random rounding."""
 MOST_CLASSES = 128
 MOST_WEIGHTS = 1 << 26
-"""Largest number of weights of a network. The host holds them as float64 for a moment, in
+"""Largest number of weights of a network. For a moment the host holds all weights as float64, in
 512 MiB."""
 _MOST_POOL, _MOST_MEAN = 15, 255
-"""Largest height and width of a window: of a pooling, and of a mean over a whole map."""
+"""Largest height and width of the window of a pooling, and of a map of which a single mean is
+taken."""
 MOST_STEPS = 1 << 12
 """Largest number of steps in time of an LSTM or GRU."""
 _NO_LAST = "after return_sequences there must be LSTM or GRU"
@@ -74,21 +75,23 @@ class _Builder:
     def __init__(self, shape: tuple[int, ...] | None, layers: Sequence[Layer]) -> None:
         self.found: list[Stage] = []
         self._shape = shape
-        """The shape of the present result, which the next layer takes; None if it is not known."""
+        """The shape of the result that the next layer takes; None if it is not known."""
         self._at = 0
-        """The number of the present result, which the next layer takes, see Stage.sources."""
+        """The number of the result that the next layer takes, counted as in Stage.sources."""
         self._results: list[tuple[int, tuple[int, ...] | None]] = []
-        """The number and the shape of the result of each layer so far."""
+        """The number and the shape of the result of each layer that has been added."""
         self._users = Counter(
             link for number in range(len(layers)) for link in _links(layers, number)
         )
-        """Number of layers that take the result of each layer, by the layer's number."""
+        """Number of layers that take the result of a layer, by the number of that layer."""
         self._rescaled = False
         self._embedding: Embedding | None = None
         """The Embedding that still waits for its LSTM or GRU; None if there is none."""
 
     def add(self, layer: Layer) -> None:
-        """Add a layer, which takes the present result, or the results that its links name."""
+        """Add a layer, which takes the result of the layer before, or the results of the layers
+        that it names.
+        """
         self._add(layer)
         self._results.append((self._at, self._shape))
 
@@ -288,16 +291,17 @@ class _Builder:
         return self._shape
 
     def _last(self, what: str) -> Stage:
-        """Return the stage that made the present result, to be changed by a layer such as a
-        pooling.
+        """Return the stage that made the present result, for a layer such as a pooling to change
+        this stage.
 
-        If other layers take that result, too, the stage is a new one that copies the result.
+        If other layers take that result, too, the returned stage is a new one that copies the
+        result.
         """
         if not self._at:
             raise TrainingError(f"{what} must come after a Dense or Conv2D")
         own = [n for n, (at, _) in enumerate(self._results) if at == self._at]
         if any(self._users[number] > 1 for number in own):
-            # Other layers take the result without the change.
+            # Other layers take the result without the change, so only a copy is changed.
             self._append_join("add", [(self._at, self._known())])
         return self.found[self._at - 1]
 
@@ -305,7 +309,7 @@ class _Builder:
         self.found[self._at - 1] = stage
 
     def _append(self, stage: Stage) -> None:
-        """Append a stage, which takes the present result or the results in its `sources`."""
+        """Append a stage, which takes the present result if its `sources` are empty."""
         if not stage.sources and self._at != len(self.found):
             stage = replace(stage, sources=(self._at,))
         self.found.append(stage)
@@ -318,13 +322,17 @@ class _Builder:
 
     @property
     def _segments(self) -> tuple[int, ...]:
-        """Numbers of channels of the parts of the present result; empty for a single part."""
+        """Numbers of channels of the parts that a Concatenate has put side by side in the present
+        result; no numbers if there is one part.
+        """
         source = self._source
         parts = source.segments if source and source.join else ()
         return parts if len(parts) > 1 else ()
 
     def _result(self, link: int) -> tuple[int, tuple[int, ...]]:
-        """Return the number and the shape of the result of layer number `link`."""
+        """Return the result of layer number `link`: its number, counted as in Stage.sources, and
+        its shape.
+        """
         if link >= len(self._results):
             raise TrainingError(f"there is no layer {link} to take a result of")
         at, shape = self._results[link]
@@ -370,7 +378,9 @@ class _Builder:
         self._append(replace(second, initializers=("ones", "zeros")))
 
     def _append_join(self, kind: str, results: Sequence[tuple[int, tuple[int, ...]]]) -> None:
-        """Append a stage that joins results, each given by its number and shape."""
+        """Append an Add or Concatenate of some results; `results` has the number and the shape of
+        each.
+        """
         parts = [self._parts(at, shape) for at, shape in results]
         first = parts[0]
         if kind == "add" and any(each != first for each in parts):

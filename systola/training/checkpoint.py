@@ -40,8 +40,8 @@ from systola.training.stages import Stage
 from systola.training.state import State, check_bits, master_shapes
 
 VERSION = 5
-"""Version of the files. It is raised with every change of the stored data: of fields of the
-classes, or of the meaning of the arrays."""
+"""Version of the file format, which is raised when a stored class gets other fields, and when a
+stored array gets another meaning."""
 _FORMAT = "systola training"
 """Name of the file format, which stands before the version."""
 _MACHINE = ("preset", "backend", "latency", "cores")
@@ -51,7 +51,8 @@ _STATISTICS = "statistics"
 float32.
 """
 _KINDS = ("master", "velocity", "moment", "root", _STATISTICS)
-"""Kinds of arrays in a file. The name of an array is its kind and the number of its tensor."""
+"""Kinds of arrays in a file. The name of an array is its kind, followed by the number of its
+tensor, such as master0."""
 _ABOUT = "about"
 """Name of the array that holds the description of the model as one text."""
 _MOST_ABOUT = 1 << 20
@@ -146,7 +147,7 @@ class _About:
     scales: tuple[Scales, ...]
     """Scales of the moments of each tensor; empty before the first update."""
     updates: int
-    """Number of updates that the moments come from."""
+    """Number of updates that have gone into the moments."""
     input_bits: int | None
     epochs: int
     steps: int
@@ -172,7 +173,7 @@ def read(content: bytes) -> Checkpoint:
     """Read the content of a file that `save` has written.
 
     Every field and array is checked against the network before the arrays are unpacked. Raises
-    TrainingError for any other content. Its message begins with "it", for the file.
+    TrainingError if a check fails. The message begins with "it", which stands for the file.
     """
     try:
         archive = Npz(content)
@@ -221,7 +222,8 @@ def _about(archive: Npz) -> _About:
         raise TrainingError(
             f"it is of version {version[1]} of this kind of file, this is for version {VERSION}"
         )
-    # In the form that plain_data reads, an object has the name of its class under "class".
+    # Module plain_data reads an object from a dict, which has the name of the object's class under
+    # "class".
     settings = _fields(about.get("settings"), "settings")
     about["settings"] = {"class": Settings.__name__, **settings}
     if isinstance(about.get("layers"), list):
@@ -236,7 +238,9 @@ def _fields(data: object, where: str) -> dict[str, Any]:
 
 
 def _layer(written: Any) -> Any:
-    """Rename the field `kind` of a layer to `class`, the name that plain_data has for it."""
+    """Rename the field `kind` of a layer to `class`, the field in which module plain_data expects
+    the name of a class.
+    """
     fields = _fields(written, "a layer")
     if "class" in fields:
         raise DataError("a layer has a class")

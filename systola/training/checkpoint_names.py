@@ -16,7 +16,8 @@ EPOCH = "epoch"
 """Field of a pattern for the number of the epoch, from 1. All other fields are numbers measured in
 the epoch."""
 _NUMBER = "0123456789+-.,_% eE"
-"""Characters that numbers may have in a name, if their format asks for no other characters."""
+"""Characters that a number may have in the name of a file. A format such as {epoch:x} allows more
+characters."""
 
 
 class NamesError(TrainingError):
@@ -27,7 +28,7 @@ class CheckpointNames:
     """A pattern for names of files, with fields such as {epoch} and {val_loss:.2f} that numbers
     replace.
 
-    Raises NamesError if it is malformed, or has a field in the name of the folder.
+    Raises NamesError if the pattern is malformed, or has a field in the name of the folder.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -71,16 +72,19 @@ class CheckpointNames:
             check_writable(path)
 
     def existing(self) -> list[str]:
-        """Return the existing files with names of this pattern, which may have no fields."""
+        """Return the paths of the existing files with names of this pattern.
+
+        A pattern without fields gives its only path, even if there is no such file.
+        """
         if not self._fields:
             return [self._example]
         found: list[str] = []
-        with suppress(OSError):  # check_writable raises these errors
+        with suppress(OSError):  # check_writable raises the errors of this folder
             found = sorted(filter(self._expression.fullmatch, os.listdir(self._folder or ".")))
         return [os.path.join(self._folder, name) for name in found]
 
     def could_be(self, path: str) -> bool:
-        """Return whether numbers in the fields could make `path`, an absolute path without
+        """Return whether numbers in the fields could make `path`, an absolute path without symbolic
         links.
         """
         folder, name = os.path.split(path)

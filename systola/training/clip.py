@@ -12,22 +12,23 @@ from systola.training.checks import real
 from systola.training.errors import TrainingError
 
 _LEAST, _MOST = 2.0**-20, 2.0**20
-"""Least and largest value of the norm at which gradients are cut off."""
+"""Least and largest norm that a user may set as the limit of gradients."""
 
 
 @dataclass(frozen=True)
 class Clip:
-    """The largest norm that gradients may have: of each tensor, or of all tensors `together`.
+    """A limit of the norm of gradients.
 
-    A tensor has a kernel and its biases.
+    If `together`, the limit is for the norm of all tensors as one, else for the norm of each
+    tensor. A kernel and its biases are one tensor.
     """
 
     norm: float
     together: bool
 
     def factors(self, norms: Sequence[float]) -> list[float]:
-        """Return the factor for the gradient of each tensor, 1 or less, from the norms of all
-        gradients.
+        """Return the factor for the gradient of each tensor, 1 or less; `norms` are the norms of
+        the gradients.
         """
         if self.together:
             norms = [sqrt(sum(norm * norm for norm in norms))] * len(norms)
@@ -35,11 +36,11 @@ class Clip:
 
 
 def largest_step(value: float | None, rate: float, bits: int) -> int:
-    """Return the largest step that a weight may take, as a code with `bits` fraction bits.
+    """Return the largest change of a weight in a step, as a code with `bits` fraction bits.
 
-    The step is `rate` times `value`, the largest magnitude that a number of a gradient may have.
-    The code is at least 1. It is 0 for no limit: if `value` is None, or if the step is beyond
-    int16.
+    The change is `rate` times `value`, where `value` is the largest magnitude that a number of a
+    gradient may have. The code is at least 1. A result of 0 stands for no limit: if `value` is
+    None, or if the change is beyond int16.
     """
     if value is None:
         return 0

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the units of an activation that is a curve (a table), and the mask of its slopes."""
+"""Writes the units of an activation that is a table, called a curve.
+
+In training the slopes of the curve are written, too, as the mask for the backward pass.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ def drop_both(
 
 
 def _leave(writer: Writer, units: range, count: int) -> None:
-    """Set the units of a block after the first `count` to zero: these are padding."""
+    """Set the padding of a block, which is all units after the first `count`, to zero."""
     line = np.zeros((1, writer.layout.size), np.int8)
     line[:, :count] = 1
     given, there = writer.constant(line), writer.allocate(len(units))

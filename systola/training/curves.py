@@ -28,7 +28,7 @@ def _sigmoid(x: Reals) -> Reals:
 
 @dataclass(frozen=True)
 class Curve:
-    """An activation function that never falls, with its slope."""
+    """A monotonic activation function, and the function of its slope."""
 
     value: Callable[[Reals], Reals]
     slope: Callable[[Reals], Reals]
@@ -45,11 +45,11 @@ class Curve:
         return SLOPE_BITS - self.slope_bits
 
     def values(self) -> NDArray[np.int8]:
-        """Return the table of the units, for sums of 0 to 127 and -128 to -1."""
+        """Return the units for all int8 sums, in the order 0 to 127, -128 to -1."""
         return _codes(self.value(self._sums()), self.bits)
 
     def slopes(self) -> NDArray[np.int8]:
-        """Return the table of the slopes, for sums of 0 to 127 and -128 to -1."""
+        """Return the slopes for all int8 sums, in the order 0 to 127, -128 to -1."""
         return _codes(self.slope(self._sums()), self.slope_bits)
 
     def _sums(self) -> Reals:
@@ -96,8 +96,8 @@ def scaled_up(curve: str, rate: float) -> Scaled:
     largest, less = int(found.values().max()) / (1 - rate), 0
     while largest > 2 << 6 << less:
         less += 1
-    # Over 2^31 the multiplier 2^29 / (1 - rate) is a quarter of the scale. So the shift to the
-    # right is two bits shorter.
+    # The machine divides products by 2^31, so the multiplier 2^29 / (1 - rate) gives a quarter of
+    # the scale. A shift to the right that is two bits shorter makes up for this.
     q, right = round((1 << 29) / (1 - rate)), less - 2
     while q >= 1 << 31:
         q, right = q >> 1, right - 1

@@ -17,11 +17,11 @@ from systola.training.numbers import LOGIT_BITS, codes
 from systola.training.stages import Stage
 
 _HALF = 1 << 14
-"""Code of a label halfway between the two classes."""
+"""Code of the label 1/2, which is halfway between the two classes of a binary loss."""
 
 
 class Data(NamedTuple):
-    """A set of samples with their labels, and with their weights if they have weights.
+    """A set of samples with labels, and with a weight for each sample if samples have weights.
 
     Shapes: rows (samples, numbers), labels (samples, units), weights (samples,).
     """
@@ -108,7 +108,7 @@ def sample_weights(
 ) -> NDArray[np.float64] | None:
     """Return the weight of each sample; None if neither samples nor classes have weights.
 
-    `given`: a weight for each sample. `classes`: weights of classes by their number; other classes
+    `given`: a weight for each sample. `classes`: weights by the number of a class; other classes
     have weight 1. Raises TrainingError for anything else, for negative weights, and if all weights
     are zero.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weight decay, apart from gradients: weights lose a part of themselves in each step.
+"""Weight decay, which does not go through gradients: in each step weights lose a fixed fraction.
 
-In int16 the part of one step would be rounded to nothing. So the parts of DECAY_STEPS steps are
+In int16 the loss of one step would be rounded to nothing. So the losses of DECAY_STEPS steps are
 taken off at once. Before the rounding an offset is added, which is the same for all weights. Each
 time the offset is the next number of the van der Corput sequence. So a weight that loses a tenth of
 a unit each time loses a whole unit once in ten times. A code of zero stays zero.
@@ -21,10 +21,11 @@ _MOST_RIGHT = 31
 
 
 def decay_entry(weight_decay: float, rate: float, steps: int) -> Entry | None:
-    """Return the parameter entry that makes the part that a master loses, after `steps` steps.
+    """Return the parameter entry that makes the amount that a master loses after `steps` steps.
 
-    It is None if masters lose nothing: except after each DECAY_STEPS-th step, and if the part is so
-    small that no master would ever lose a unit.
+    The result is None if masters lose nothing, which is so after most steps: losses are taken off
+    only after each DECAY_STEPS-th step. The result is also None if no master would ever lose a
+    unit.
     """
     if not weight_decay or steps % DECAY_STEPS:
         return None

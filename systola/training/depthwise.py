@@ -64,7 +64,7 @@ def update_depthwise(
     """Add the gradients to the masters of a DepthwiseConv2D.
 
     A kernel gets sums of pixels times gradient, the biases get sums of the gradient. `inputs`:
-    fraction bits of the inputs. `loads`: the source of the maps.
+    fraction bits of the inputs. `loads`: an object that gives inputs and gradient, block by block.
     """
     layout, stage = writer.layout, task.stages[number]
     shape, window, size = layout.shapes[number], stage.window, layout.size

@@ -66,7 +66,7 @@ def survey_is_due(steps: int) -> bool:
 
 
 def weight_codes(task: Task, weights: Weights) -> NDArray[np.int16]:
-    """Return the weights of samples as int16 codes of WEIGHT_BITS, (samples, 1).
+    """Return the weights of samples as int16 codes with WEIGHT_BITS fraction bits, (samples, 1).
 
     A code is a weight divided by the largest weight of all samples.
     """
@@ -82,7 +82,7 @@ def square_sum(codes: NDArray[np.int16]) -> int:
 def total_loss(task: Task, losses: Codes, weights: Weights | None) -> float:
     """Return the sum of the losses of a batch, each times the weight of its sample.
 
-    `losses`: int16 codes of LOSS_BITS, (samples,).
+    `losses`: int16 codes with LOSS_BITS fraction bits, (samples,).
     """
     sign = 1 if task.loss in ("mse", BINARY) else -1
     numbers = losses.astype(np.int64)
@@ -104,8 +104,8 @@ class Batch:
 class Engine:
     """An engine that runs a network on the cores of a machine, with batches of one size.
 
-    It has the programs and the host memory of each core. Each core has all weights and its share of
-    a batch, see Task.share.
+    The engine has the programs and the host memory of each core. Each core has all weights and its
+    share of a batch, see Task.share.
     """
 
     def __init__(self, machine: Linked, task: Task, batch: int) -> None:
@@ -150,13 +150,14 @@ class Engine:
             host[beside : layout.state_bytes] = 0
             for own in self._own_bytes(core):
                 host[own] = whole[own]
-        # The scales of the moments are kept here; the codes of the moments are in host memory.
+        # The engine keeps the scales of the moments in Python, and the codes of the moments in host
+        # memory.
         self._moments = state.moments
         self._statistics = state.statistics
         self.task = replace(self.task, master_bits=state.bits, unit_bits=state.unit_bits)
 
     def state(self) -> State:
-        """Return the state that `load` takes.
+        """Return all learnt numbers, in the form that `load` takes.
 
         Masters are read from core 0, as all cores have the same. Velocities or moments are read
         from the core that keeps them.
@@ -173,7 +174,7 @@ class Engine:
         return replace(found, velocities=last, velocity_bits=more)
 
     def _own_bytes(self, core: int) -> Iterator[slice]:
-        """Yield where a core keeps velocities or moments in its host memory, as ranges of bytes."""
+        """Yield the ranges of bytes of host memory in which a core keeps velocities or moments."""
         pitch = self.layout.pitch
         for tensor, lines in self._owned[core]:
             for places in self.layout.beside:
@@ -195,7 +196,7 @@ class Engine:
             store_wide(host, place, layout, blocked(rows, layout.size))
 
     def _gathered(self) -> NDArray[np.uint8]:
-        """Return the bytes of the learnt numbers, with the velocities or moments of all cores."""
+        """Return the bytes of the masters, together with the velocities or moments of all cores."""
         whole = self.hosts[0][: self.layout.state_bytes].copy()
         for core, host in enumerate(self.hosts[1:], 1):
             for own in self._own_bytes(core):
@@ -276,7 +277,9 @@ class Engine:
                 host[place : place + size] = 0
 
     def _told(self) -> list[int]:
-        """Return the bits of each tensor's largest gradient, as the last step has reported them."""
+        """Return the number of bits of each tensor's largest gradient, from the reports of the last
+        step.
+        """
         layout, count = self.layout, len(self.layout.shapes)
         lines = TOLD_LINES // 2 * count
         found = [load_wide(host, layout.told, layout, lines)[:, 0] for host in self.hosts]
@@ -287,11 +290,15 @@ class Engine:
         return [LEAST_TOLD + max(of_cores) for of_cores in zip(*told, strict=True)]
 
     def _halve(self, numbers: Sequence[MomentStep], number: int) -> None:
-        """Halve or double codes of moments before update `number`, as often as `numbers` give."""
+        """Halve or double codes of the moments before update `number`.
+
+        `numbers` has, for each tensor, how many times to halve. A negative count doubles.
+        """
         layout = self.layout
         memories: list[tuple[int, int, Entry]] = []
         for tensor, each in enumerate(numbers):
-            # RMSprop has roots of second moments, but no first moments.
+            # RMSprop has roots of second moments, but no first moments, so only the last count is
+            # used.
             times = (each.first_halved, each.root_halved)[-len(layout.beside) :]
             memories += [
                 (tensor, places[tensor], halving(count, number))
@@ -309,7 +316,9 @@ class Engine:
                 self._programs.clear()
 
     def end_epoch(self) -> None:
-        """End an epoch: predictions use the least fraction bits that units had in its steps."""
+        """End an epoch: predictions use the least fraction bits that units had in the steps of this
+        epoch.
+        """
         if self._least_bits:
             self.task = replace(self.task, unit_bits=tuple(self._least_bits))
         self._least_bits = []
@@ -400,7 +409,7 @@ class Engine:
         return Batch(total, np.concatenate(outputs))
 
     def _shares(self, count: int) -> list[tuple[NDArray[np.uint8], Layout, range]]:
-        """Return for each core and turn its host memory, its layout and its samples."""
+        """Return host memory, layout and range of samples for each turn of each core."""
         return [
             (host, self.layout.of_turn(turn), replace(task, turn=turn).share(self.layout.size))
             for host, task in zip(self.hosts, self._tasks(count), strict=True)
@@ -409,14 +418,14 @@ class Engine:
 
     def _tasks(self, count: int) -> list[Task]:
         cores, task = range(self._machine.cores), replace(self.task, count=count)
-        if task.decays:  # the host writes the rate of each step into the program
+        if task.decays:  # the host writes the rate, so programs do not depend on the rate
             task = replace(task, learning_rate=0.0)
         return [replace(task, core=core) for core in cores]
 
     def _samples(self, x: Codes) -> NDArray[np.int8]:
         """Return samples as the int8 lines that the first stage takes.
 
-        The lines are rows with a one for the bias, maps, or the steps of an LSTM.
+        The lines are maps, the steps of an LSTM, or rows with a one for the bias.
         """
         layout, shape, stage = self.layout, self.layout.shapes[0], self.task.stages[0]
         if stage.lstm:
@@ -433,7 +442,8 @@ class Engine:
     def _programs_of(self, kind: str, count: int, x: Codes | None = None) -> list[StepProgram]:
         """Return the program of each core for a batch of `count` samples.
 
-        `x`: the samples, which a program needs if it reads the row of each word.
+        `x`: the samples. A program that reads the embedding of each word depends on the words in
+        `x`.
         """
         make: dict[str, Callable[..., StepProgram]] = {
             "train": train_program,
@@ -458,8 +468,8 @@ class Engine:
             self._run([program] * self._machine.cores)
 
     def _survey(self) -> None:
-        """Measure the masters (int16 weights); halve tensors that have used up their room
-        to grow.
+        """Measure the masters (int16 weights). Halve each tensor with codes that have used up the
+        bit for growth.
         """
         config, layout = self._machine.config, self.layout
         found = self._survey_of([layout.masters])
@@ -475,7 +485,9 @@ class Engine:
             self._programs.clear()
 
     def _surveyed(self, moments: Moments) -> Moments:
-        """Return the moments with new bounds, from the number of bits of their largest codes."""
+        """Measure the codes of the moments, and return the moments with new bounds of the largest
+        codes.
+        """
         count = len(self.layout.shapes)
         found = self._survey_of(self.layout.beside)
         scales = tuple(
@@ -491,8 +503,8 @@ class Engine:
     def _survey_of(self, memories: Sequence[Sequence[int]]) -> list[int]:
         """Return the number of bits of the largest code of each tensor, at least 8.
 
-        `memories`: for each kind of tensor, such as masters or velocities, the places of all
-        tensors. The results have the same order.
+        `memories`: for each kind of tensor, such as masters or velocities, the byte offsets of all
+        tensors in host memory. The results have the order of `memories`.
         """
         layout = self.layout
         self._run_everywhere(survey_program(self._machine.config, layout, memories))

@@ -11,9 +11,8 @@ Velocities and moments stay with the core that has their rows, as no other core 
 
 A core sends an exponent e as int16 lines, as other cores can apply instruction Measure to lines. A
 line has -2^k, with k = e - c, limited to 0 to 15. The magnitude of -2^k has k bits, so Measure over
-the lines of all cores finds the largest k. Three lines, for c = LEAST, LEAST + 15 and LEAST + 30,
-together hold the amount by which e is above LEAST. The sum of the three results of Measure gives
-the largest e.
+the lines of all cores finds the largest k. There are three lines, for c = LEAST, LEAST + 15 and
+LEAST + 30. The largest e is LEAST plus the largest k of each line.
 
 Exponents that were measured with 8 bits are at least -8. Exponents beyond the last line would need
 fraction bits that no tensor has.
@@ -37,7 +36,7 @@ from systola.training.writer import WIDE, Entry, Writer
 LEAST = -8
 """Least exponent that a core sends."""
 _STEPS = 15
-"""Number of exponents, above the least exponent, that one int16 line can hold."""
+"""Largest k that an int16 line, with -2^k, can hold."""
 _LINES = 3
 """Number of int16 lines for one exponent."""
 WHOLE = Entry(multiplier=(1 << 31) - 1)
@@ -73,16 +72,19 @@ def agree(writer: Writer, task: Task, scratch: int) -> None:
 
 
 def add_up(writer: Writer, task: Task, row: int, rows: int) -> None:
-    """Add up accumulator rows over all cores; then each core has the sums of its own rows.
+    """Add up accumulator rows over all cores. After this each core has the sums of some of the
+    rows.
 
-    There are `rows` rows from row `row` on.
+    There are `rows` rows from row `row` on. `own_rows` returns the rows of a core.
     """
     if task.cores > 1:
         writer.words += reduce_scatter(task.core, task.cores, row, rows)
 
 
 def own_rows(task: Task, rows: int) -> list[range]:
-    """Return the rows of which this core has the sums after `add_up`."""
+    """Return the rows of which this core has the sums after `add_up`, counted from the first row
+    that is added up.
+    """
     return [range(rows)] if task.cores == 1 else share_of_rows(task.core, task.cores, rows)
 
 

@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training of networks with branches: joins of results, and results and gradients that several
-layers take.
+"""Training of networks with branches. Such networks have joins (Add and Concatenate), and results
+that several layers take.
 """

@@ -12,15 +12,15 @@ from systola.training.task import SHIFT
 from systola.training.writer import WIDENING, Entry, Writer
 
 LEAST = 6
-"""Number of the exponent register with the least fraction bits of all tensors that are added,
-negated."""
+"""Number of an exponent register. The register gets the least fraction bits of all tensors that are
+added, negated."""
 
 
 def add_all(writer: Writer, kept: Kept, parts: Sequence[tuple[object, range]], bits: int) -> range:
-    """Return the lines of an int16 sum of tensors; exponent register `bits` gets the fraction bits
-    of the sum.
+    """Write the int16 sum of tensors, and return the lines of the sum.
 
-    `parts`: the key in `kept` of each tensor's fraction bits, and the tensor's lines.
+    `parts`: for each tensor a key and lines; store `kept` has the tensor's fraction bits under this
+    key. Exponent register number `bits` gets the fraction bits of the sum.
     """
     total = writer.allocate(2 * len(parts[0][1]))
     kept.negative([key for key, _ in parts], LEAST)
@@ -37,9 +37,10 @@ def add_some(
     total: range,
     shift: int,
 ) -> None:
-    """Write the int16 sum of `count` tensors, of which register LEAST has the least fraction bits.
+    """Write the int16 sum of `count` tensors into the lines `total`.
 
-    Exponent register `shift` is overwritten.
+    Exponent register LEAST has the least fraction bits of all tensors, negated. Exponent register
+    number `shift` is overwritten.
     """
     for number, (key, lines) in enumerate(parts):
         kept.negative([key], shift)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the backward pass of a network with branches: the gradients of one result are added before
-they go on.
+"""Writes the backward pass of a network with branches. If several layers take a result, the
+gradients from all of them are added.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ from systola.training.writer import NARROWING, Entry, Writer
 
 @dataclass(frozen=True)
 class _Part:
-    """A gradient of a result of the network, in all or some lines of a region of the buffer."""
+    """A gradient of a result of the network, in some or all lines of a region of the buffer.
+
+    Several gradients may lie in one region.
+    """
 
     key: object
-    """Key by which the fraction bits of the gradient are kept."""
+    """Key of the gradient's fraction bits in the store `Kept`."""
     lines: range
     region: range
 
@@ -48,7 +51,7 @@ class BranchedBackward(Backward):
         each gradient in it."""
 
     def write(self, gradient: range) -> None:
-        """Write the backward pass, from the int8 gradient of the last stage, [block of
+        """Write the backward pass, from the int8 gradient of the last stage's sums, [block of
         units][sample].
         """
         writer, stages = self._writer, self._task.stages
@@ -70,8 +73,8 @@ class BranchedBackward(Backward):
             if lstm:
                 self._lstm(number, gradient, sequences=lstm.sequences)
                 continue
-            # After the inputs' register comes MADE, which the gradient of a Conv2D's inputs takes
-            # as scratch.
+            # Exponent registers: INPUTS for the inputs of this stage, MADE for the inputs of the
+            # next stage. The gradient of a Conv2D's inputs overwrites MADE.
             inputs = [Exponent(INPUTS, 0)] * (number + 1) + [Exponent(MADE, 0)]
             self._left.inputs[:] = inputs
             bits = self._task.master_bits[number]
@@ -94,8 +97,8 @@ class BranchedBackward(Backward):
             writer.free(gradient)
 
     def _normalized(self, number: int, gradient: range) -> range:
-        """Return the gradient of the inputs of a stage that normalises, from the gradient of its
-        results.
+        """Return the gradient of the inputs of a stage that normalises, from the gradient of the
+        stage's results.
         """
         codes = self._inputs.pop(number + 1)
         below = self._normalizing[number].back(gradient, codes)
@@ -111,16 +114,18 @@ class BranchedBackward(Backward):
         recurrent_backward(self._writer, self._task, number).write(gradient)
 
     def _add(self, at: int, lines: range, region: range, key: object) -> None:
-        """Keep a gradient of result number `at`, with the fraction bits that register GRADIENT has
-        now.
+        """Keep a gradient of result number `at`: its lines, and the fraction bits in exponent
+        register GRADIENT.
+
+        `region`: the region of the buffer that has the lines. `key`: a key for the fraction bits.
         """
         self._kept.keep(key, GRADIENT)
         self._parts.setdefault(at, []).append(_Part(key, lines, region))
         self._regions.append(region)
 
     def _done(self, part: _Part) -> None:
-        """Drop the kept fraction bits of a gradient, and free its region if no other gradient is
-        there.
+        """Drop the stored fraction bits of a gradient. Free the gradient's region of the buffer if
+        no other gradient lies there.
         """
         self._kept.free(part.key)
         self._regions.remove(part.region)
@@ -128,8 +133,8 @@ class BranchedBackward(Backward):
             self._writer.free(part.region)
 
     def _gathered(self, number: int) -> range:
-        """Return the gradient of a stage's result, the sum of the gradients from all stages that
-        take it.
+        """Return the gradient of a stage's result: the sum of the gradients from all stages that
+        take the result.
 
         Exponent register GRADIENT gets the fraction bits of the sum.
         """
@@ -159,15 +164,18 @@ class BranchedBackward(Backward):
         return result
 
     def _through(self, number: int, gradient: range) -> range:
-        """Return the gradient of the sums of a stage, from the gradient of its units."""
+        """Return the gradient of a stage's sums, from the gradient of the stage's units."""
         if self._task.stages[number].maps:
             return self._through_maps(number, gradient)
         deque(self._mask(number, gradient), maxlen=0)
         return gradient
 
     def _split(self, number: int, gradient: range) -> None:
-        """Keep the gradient of an Add or Concatenate as a gradient of each result that it has
-        taken.
+        """Keep gradients of the inputs of an Add or Concatenate, from the gradient of the layer's
+        units.
+
+        Each input of an Add gets the whole gradient, and each input of a Concatenate a part of the
+        lines.
         """
         writer, layout, stage = self._writer, self._layout, self._task.stages[number]
         first = 0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the forward pass of a network with branches, stage by stage.
 
-Each stage takes one or several results of stages before it.
+Each stage takes one or several results of earlier stages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from systola.training.task import INPUTS, STATE, Exponent, Task
 from systola.training.writer import Writer
 
 STATES = "states"
-"""Key by which the fraction bits of all states of the last LSTM are kept."""
+"""Key, in the store `Kept`, of the fraction bits that the states of the last LSTM have in all
+steps."""
 
 
 class BranchedForward(Forward):
@@ -119,7 +120,7 @@ class BranchedForward(Forward):
         self._taken(at)
 
     def _lstm(self, number: int, at: int, *, sequences: bool) -> None:
-        """Write an LSTM stage, which has its inputs and the states of all steps in host memory."""
+        """Write an LSTM stage, with inputs and the states of all steps in host memory."""
         lines = self._recurrent.write(number, range(0))
         if self._train and not sequences:
             self.kept.keep(STATES, STATE)
@@ -127,8 +128,10 @@ class BranchedForward(Forward):
         self._taken(at)
 
     def _as_row(self, at: int, *, extra: int) -> range:
-        """Return the lines of a result as rows. Maps are flattened, and get `extra` free lines
-        after them.
+        """Return the lines of a result in the form that a Dense takes, with a row for each sample.
+
+        Maps are copied into this form, with `extra` free lines after the copy. Any other result
+        already has this form.
         """
         source = self._task.stages[at - 1] if at else None
         if source is None or not source.maps:
@@ -140,8 +143,8 @@ class BranchedForward(Forward):
         return flat
 
     def _used(self, at: int, given: range) -> None:
-        """Note that a stage has taken its result, and free the rows `given` to it if they are a
-        copy.
+        """Note that a stage has taken result number `at`. If the stage took a copy, in the lines
+        `given`, free the copy.
         """
         if given != self._results[at]:
             self._writer.free(given)
@@ -156,9 +159,9 @@ class BranchedForward(Forward):
     # The methods below write joins: Add and Concatenate.
 
     def _join(self, number: int) -> range:
-        """Write a join; return the lines of its units.
+        """Write an Add or Concatenate; return the lines of the units.
 
-        Rows of units have room after them for the lines of ones that a bias needs.
+        If the units are rows and not maps, room for a bias's lines of ones comes after the units.
         """
         writer, layout, stage = self._writer, self._layout, self._task.stages[number]
         shape = layout.shapes[number]
@@ -189,7 +192,10 @@ class BranchedForward(Forward):
         return room
 
     def _part(self, at: int, *, maps: bool) -> range:
-        """Return the lines of a result in the form that an Add or Concatenate takes."""
+        """Return the lines of a result as an input of an Add or Concatenate.
+
+        The input is maps if `maps`, else rows without the lines of ones for a bias.
+        """
         lines = self._results[at] if maps else self._as_row(at, extra=0)
         width = -(-width_of(self._task.stages, at, flat=False) // self._layout.size)
         source = self._task.stages[at - 1] if at else None

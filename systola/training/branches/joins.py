@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the parts of Add and Concatenate that are the same whether a batch is taken at once or in
-turns.
-"""
+"""Writes Add and Concatenate, both for a batch that is taken at once and for a batch in turns."""
 
 from __future__ import annotations
 
@@ -19,14 +17,16 @@ from systola.training.writer import NARROW, NARROWING, ONE, Entry, Writer
 MADE = INPUTS + 1
 """Number of the exponent register with the fraction bits of the units that a stage makes."""
 _MOST = "most"
-"""Key of a kept number: the most fraction bits that a Concatenate may have."""
+"""Key, in the store `Kept`, of the most fraction bits that the units of a Concatenate may have."""
 
 
 class Added:
     """A writer of an Add, which makes int8 units of int16 sums."""
 
     def __init__(self, writer: Writer, task: Task, left: Pass, number: int, *, train: bool) -> None:
-        """Begin to measure the sums; exponent register INPUTS has their fraction bits."""
+        """Begin to measure the int16 sums. Exponent register INPUTS has the fraction bits of the
+        sums.
+        """
         left.inputs[:] = [Exponent(INPUTS, 0)] * (number + 1)
         self.scale = UnitScale(writer, task, left, number, train=train)
         self._writer = writer
@@ -34,14 +34,18 @@ class Added:
         self._number = number
 
     def measure(self, task: Task, total: range) -> None:
-        """Measure the magnitude of the sums `total` of the samples of a task."""
+        """Measure the largest magnitude of the int16 sums `total`, only in rows of the samples of a
+        task.
+        """
         layout = self._writer.layout
         shape, there = layout.shapes[self._number], len(task.share(layout.size))
         for rows in of_samples(shape.units, layout.samples * shape.left, there * shape.left):
             self.scale.measure_lines(total.start + 2 * rows.start, len(rows))
 
     def units(self, total: range, units: range, mask: range | None) -> None:
-        """Write the units that the sums `total` make, and the mask of a ReLU if there is one."""
+        """Write the int8 units of the int16 sums `total`. If the Add has a ReLU, the lines `mask`
+        get the ReLU's mask.
+        """
         writer, relu = self._writer, self._stage.relu
         if relu and mask:
             _passing(writer, total, mask, NARROWING)
@@ -53,12 +57,14 @@ class Added:
 
 
 class SideBySide:
-    """A writer of a Concatenate of the results with the numbers `given`."""
+    """A writer of a Concatenate, which puts results side by side. `given`: the results' numbers."""
 
     def __init__(
         self, writer: Writer, task: Task, kept: Kept, number: int, given: Sequence[int], train: bool
     ) -> None:
-        """Find the least fraction bits of all results that are put side by side."""
+        """Put the least fraction bits of all results that are put side by side, negated, into
+        exponent register LEAST.
+        """
         self._writer = writer
         self._kept = kept
         self._number = number
@@ -67,8 +73,8 @@ class SideBySide:
         self._known = task.unit_bits[number] if task.unit_bits and not train else None
         keys: list[object] = [*given]
         if any(at and task.stages[at - 1].lstm for at in given):
-            # The state of an LSTM may have more fraction bits than the result of the Concatenate
-            # can have.
+            # The state of an LSTM may have more fraction bits than the units of a Concatenate can
+            # have. So this limit is one of the numbers from which the least is taken.
             writer.measure(SPARE, value=MOST_INPUT_BITS + self._lost - 1)
             kept.keep(_MOST, SPARE)
             keys.append(_MOST)
@@ -77,7 +83,11 @@ class SideBySide:
             kept.free(_MOST)
 
     def write(self, given: Iterable[tuple[int, range]], units: range, mask: range | None) -> None:
-        """Write the units of all results that are put side by side, and the mask of a ReLU."""
+        """Write the units of all results that are put side by side.
+
+        `given`: number and lines of each result. If the Concatenate has a ReLU, the lines `mask`
+        get the ReLU's mask.
+        """
         writer, relu, first = self._writer, self._stage.relu, 0
         function = Function.RELU if relu else Function.NONE
         for at, lines in given:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps fraction bits of many tensors as lines of the buffer, as there are few exponent registers.
 
-The number e that is kept is the negative of the fraction bits, so instruction Measure finds the
-largest e of some tensors. KEPT_LINES int16 numbers hold e. Number j is -2^k, a magnitude of k bits,
-with k = e - LEAST_KEPT - KEPT_STEP * j, limited to 0 to 15. Measure finds the bits of each number.
-Their sum gives e again, or the largest e of several tensors, as in `systola.training.exchange`.
+The stored number e is the negative of the fraction bits. The buffer holds e as KEPT_LINES int16
+numbers. Number j, counted from 0, is -2^k, where k is e - LEAST_KEPT - KEPT_STEP * j, limited to 0
+to 15. Instruction Measure finds k from -2^k, and the sum of all k is e - LEAST_KEPT. If Measure
+reads the numbers of several tensors, the sum gives the largest e of the tensors.
+`systola.training.exchange` does the same over several cores.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from systola.training.update import WHOLE
 from systola.training.writer import WIDE, Writer
 
 SCRATCH = 7
-"""Number of a further exponent register, beside SHIFT, that Kept overwrites."""
+"""Number of an exponent register that Kept overwrites, as well as register SHIFT."""
 
 
 class Kept:
@@ -35,9 +36,7 @@ class Kept:
         self._source = writer.constant(least)
 
     def keep(self, key: object, register: int) -> None:
-        """Store the fraction bits that an exponent register has, as the fraction bits of tensor
-        `key`.
-        """
+        """Store the content of an exponent register as the fraction bits of tensor `key`."""
         writer = self._writer
         lines = self._places[key] = writer.allocate(2 * KEPT_LINES)
         for number, line in enumerate(lines[::2]):

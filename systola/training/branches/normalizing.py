@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the normalisation of a batch (BatchNormalization), forward and backward.
 
-`systola.training.normalization` explains the numbers. The array adds up channels with lines of
-ones. It multiplies each channel with a number of its own, which lies on the diagonal of a tile. It
-also subtracts a mean from all rows: it multiplies a vector with the negative factor LESS in its
-first lane by a tile that has the mean as its first row.
+`systola.training.normalization` explains the numbers. The array does most of the work:
+
+- To add up each channel over all rows, the array multiplies lines of ones with the rows.
+- To multiply each channel with a number, the array takes a tile with these numbers on the diagonal.
+- To subtract the means from all rows, the array takes a tile with the means in the first row. The
+  vectors have a negative factor LESS in the first lane and zeros in the other lanes.
 """
 
 from __future__ import annotations
@@ -48,16 +50,19 @@ from systola.training.writer import (
 )
 
 SPREAD, ROOT = GRADIENT, INPUTS + 2
-"""Numbers of exponent registers. SPREAD has the fraction bits of x - mean, ROOT the fraction bits
-of reciprocal roots, and then of the results."""
+"""Numbers of exponent registers.
+
+- SPREAD: fraction bits of x - mean.
+- ROOT: fraction bits of the reciprocal roots, and later of the results.
+"""
 _HIGHEST = (1 << 15) - 1
 Sums = Callable[[int, range, int], None]
-"""A function that writes sums. It takes a block, some of its rows, and the accumulator row where
-their sums begin."""
+"""A function that writes sums for some rows of a block of channels. It takes the block, the rows,
+and the accumulator row where the sums begin."""
 
 
 class Normalizing:
-    """A writer of a stage that normalises a batch; its lines are [block of
+    """A writer of a stage that normalises a batch. All tensors of the stage lie as lines [block of
     channels][sample][pixel].
     """
 
@@ -76,10 +81,11 @@ class Normalizing:
         self._rows = layout.samples * left
         """Number of rows of a block of channels: a row for each pixel of each sample."""
         self._there = len(task.share(layout.size)) * left
-        """Number of rows of a block that belong to samples; the rows of padding come after them."""
+        """Number of rows of a block of channels that belong to samples. The rows after them are
+        padding."""
         self._count = task.count * left
         self._at_once = self._blocks * self._rows <= most
-        """Whether the accumulators have room for the sums of all rows."""
+        """Whether the accumulators have room for the sums of all rows of all blocks."""
         self._most = min(self._rows, most)
         self._root = range(0)
 
@@ -87,8 +93,8 @@ class Normalizing:
         """Write the normalised results of inputs `x` in a training step; return the lines of the
         results.
 
-        The inputs are result number `at` of the network. Exponent register INPUTS has their
-        fraction bits.
+        Input `x` is result number `at` of the network. Exponent register INPUTS has the fraction
+        bits of `x`.
         """
         if self._frozen:
             return self.at_rest(x, left, train=True)
@@ -123,10 +129,11 @@ class Normalizing:
         return result
 
     def _end_measuring(self, mean: range, variance: range, at: int) -> None:
-        """Write means and variances to host memory, and make reciprocal roots and offsets of them.
+        """Write means and variances to host memory. Make reciprocal roots of the variances, and
+        offsets.
 
-        The offsets take the place of the means. Exponent register ROOT gets the fraction bits of
-        the roots.
+        An offset is the product of mean and root, and takes the place of the mean. Exponent
+        register ROOT gets the fraction bits of the roots.
         """
         writer = self._writer
         self._tell(mean, variance, at)
@@ -137,10 +144,10 @@ class Normalizing:
         writer.vector(Operation.MULTIPLY, *offset)
 
     def at_rest(self, x: range, left: Pass, *, train: bool) -> range:
-        """Write the results with the moving means and variances, which the host has written.
+        """Write the normalised results of inputs `x`, by moving means and variances from the host.
 
-        In training the roots stay in the buffer for the backward pass. Exponent register INPUTS has
-        the fraction bits of the inputs.
+        In training the reciprocal roots stay in the buffer for the backward pass. Exponent register
+        INPUTS has the fraction bits of the inputs.
         """
         root, offset = self._resting()
         result = self._moved(x, root, offset, left, train=train)
@@ -148,10 +155,11 @@ class Normalizing:
         return result
 
     def _resting(self) -> tuple[range, range]:
-        """Read the int16 roots and offsets that the host has made of moving means and variances.
+        """Read the int16 reciprocal roots and offsets, which the host has made of moving means and
+        variances.
 
-        Exponent register ROOT gets the fraction bits of the roots. Register INPUTS has the fraction
-        bits of the inputs.
+        An offset is the product of mean and root. Exponent register ROOT gets the fraction bits of
+        the roots. Register INPUTS has the fraction bits of the inputs.
         """
         writer, layout, kept = self._writer, self._writer.layout, self._kept
         place, lines = layout.resting[self._number], 2 * self._blocks
@@ -171,8 +179,8 @@ class Normalizing:
     def _end_resting(self, root: range, offset: range, *, train: bool) -> None:
         """Give the lines of the offsets back to the buffer.
 
-        Outside training, the lines of the roots are given back, too. In training they are kept for
-        the backward pass.
+        Outside training, the lines of the roots are given back, too. In training the lines of the
+        roots are kept for the backward pass.
         """
         self._writer.free(offset)
         self._kept.free(("offset", self._number))
@@ -205,8 +213,8 @@ class Normalizing:
         """Write the gradient of the inputs, from the results `codes` and the gradient of these
         results.
 
-        Exponent register GRADIENT has the fraction bits of the gradient of the results, and gets
-        the fraction bits of the gradient of the inputs.
+        Exponent register GRADIENT has the fraction bits of `gradient` before, and of the returned
+        lines after.
         """
         if self._frozen:
             return self._times_roots(gradient)
@@ -245,9 +253,10 @@ class Normalizing:
         return result
 
     def _times_roots(self, gradient: range, *, wide: bool = False) -> range:
-        """Write the product of a gradient with the roots, and free the lines of the roots.
+        """Write the product of a gradient with the reciprocal roots, and free the lines of the
+        roots.
 
-        The gradient is int16 where `wide`, else int8.
+        The gradient is int16 if `wide`, else int8.
         """
         writer = self._writer
         tiles = self._diagonals(self._root)
@@ -265,8 +274,8 @@ class Normalizing:
         return result
 
     def _end_times_roots(self) -> None:
-        """Set register GRADIENT to the fraction bits of a gradient after its product with the
-        roots.
+        """Set exponent register GRADIENT to the fraction bits of a gradient that has been
+        multiplied with the reciprocal roots.
         """
         writer, kept, key = self._writer, self._kept, ("root", self._number)
         writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=-1)
@@ -277,19 +286,23 @@ class Normalizing:
     # The methods below add up all rows, channel by channel.
 
     def _totals(self, add: Callable[[int], None], entry: Entry, exponent: int = 0) -> range:
-        """Add up all rows of each block over all cores; return the int16 means, followed by a tile
-        of zeros.
+        """Return the int16 means of all channels, over the rows of all cores.
 
-        `add` writes the sums of a block into the accumulator row with the block's number. Parameter
-        entry `entry`, with the shift in register `exponent`, turns the sums into means.
+        The means are a pair of lines for each block, followed by a tile of zeros. `add` takes the
+        number of a block, and writes the block's sums into the accumulator row of the same number.
+        Parameter entry `entry` turns the sums into means. An `exponent` above 0 is the register
+        that has the entry's shift.
         """
         for block in range(self._blocks):
             add(block)
         return self._means(0, entry, exponent)
 
     def _means(self, row: int, entry: Entry, exponent: int = 0) -> range:
-        """Add up accumulator rows, one for each block, over all cores; return means as `_totals`
-        does.
+        """Add up accumulator rows over all cores, and return the means that `entry` makes of the
+        sums.
+
+        There is a row for each block, from row `row` on. The lines of the means are as in
+        `_totals`.
         """
         writer, blocks = self._writer, self._blocks
         lines = self._room()
@@ -301,7 +314,7 @@ class Normalizing:
         return lines
 
     def _room(self) -> range:
-        """Return lines for an int16 vector of each block, followed by a tile of zeros."""
+        """Allocate a pair of lines for the int16 numbers of each block, then a tile of zeros."""
         writer, lines = self._writer, 2 * self._blocks
         room = writer.allocate(lines + 2 * writer.layout.size)
         self._filled(room[lines:], np.zeros(writer.layout.size, np.int8))
@@ -315,7 +328,7 @@ class Normalizing:
     def _add_products(
         self, ones: range, lines: range, others: range, products: range, row: int, **how: int
     ) -> None:
-        """Multiply two blocks number by number, and write the sums of the products, channel by
+        """Multiply two blocks element by element, and write the sums of the products, channel by
         channel, into accumulator row `row`.
         """
         at = lines.start, others.start, products.start, self._rows, ONE, WIDENING
@@ -325,7 +338,7 @@ class Normalizing:
     def _ones(self) -> range:
         """Return lines of ones with which the array adds up the rows of a block.
 
-        There is a line for each tile of the block, with zeros for rows of padding.
+        A line has ones for C rows of the block, but zeros for rows of padding.
         """
         writer, size = self._writer, self._writer.layout.size
         lines = writer.allocate(self._rows // size)
@@ -360,9 +373,10 @@ class Normalizing:
     # The methods below compute with one number for each channel.
 
     def _roots(self, variance: range) -> range:
-        """Write 1 / root(variance + epsilon); exponent register ROOT gets its fraction bits.
+        """Write 1 / root(variance + epsilon) for each channel, and return the lines of these roots.
 
-        Exponent register SPREAD has the fraction bits of x - mean. The variances are overwritten.
+        Exponent register SPREAD has the fraction bits of x - mean. Exponent register ROOT gets the
+        fraction bits of the roots. The variances are overwritten.
         """
         writer, blocks = self._writer, self._blocks
         code, bits = epsilon_code(self._epsilon)
@@ -402,7 +416,9 @@ class Normalizing:
         return root
 
     def _raise(self, lines: range, values: NDArray[np.int64], entry: Entry, exponent: int) -> None:
-        """Add the same int16 numbers, requantised by an entry, to each pair of lines."""
+        """Requantise int16 numbers by a parameter entry, and add the same results to each pair of
+        lines.
+        """
         writer = self._writer
         given = writer.constant(pairs(values[np.newaxis]))
         for line in lines[::2]:
@@ -426,8 +442,9 @@ class Normalizing:
         return self._writer.constant(pairs(np.eye(self._writer.layout.size, dtype=np.int64) * one))
 
     def _less(self) -> range:
-        """Return int8 vectors with the factor LESS in the first lane and zeros in the others. There
-        is one for each row that is written at one time.
+        """Return int8 vectors with the factor LESS in the first lane and zeros in the other lanes.
+
+        There are as many vectors as the accumulators take rows of a block at one time.
         """
         lines = self._writer.allocate(self._most)
         first = np.arange(self._writer.layout.size) == 0
@@ -435,8 +452,10 @@ class Normalizing:
         return lines
 
     def _diagonals(self, lines: range, *, negative: bool = False) -> range:
-        """Return a tile for each block, with the int16 numbers of its channels, or their negatives,
-        as diagonal.
+        """Return a tile for each block of channels, with an int16 number of each channel on the
+        diagonal.
+
+        `lines`: the numbers, which are negated if `negative`.
         """
         writer, size = self._writer, self._writer.layout.size
         unit, tiles = self._unit(negative=negative), writer.allocate(2 * size * self._blocks)
@@ -456,7 +475,9 @@ class Normalizing:
         return lines[block * self._rows : (block + 1) * self._rows]
 
     def _times(self, lines: range, rows: range, tile: int, row: int, accumulate: int = 0) -> None:
-        """Write the products of some rows with an int16 tile into accumulator rows."""
+        """Multiply some rows with an int16 tile, and write or accumulate the products in
+        accumulator rows from `row` on.
+        """
         at = lines.start + rows.start, tile, row, len(rows), 1, 1
         self._writer.multiply(*at, accumulate=accumulate, wide_weights=1)
 
@@ -469,12 +490,14 @@ class Normalizing:
             self._writer.multiply(*at, accumulate=1, wide_weights=1)
 
     def _here(self, rows: range) -> int:
-        """Return how many of the given rows of a block are no padding."""
+        """Return how many of some rows of a block are samples, and not padding."""
         return min(max(self._there - rows.start, 0), len(rows))
 
     def _parts(self) -> Iterator[tuple[int, range, int]]:
-        """Yield parts that fit the accumulators: a block, some of its rows, and the accumulator row
-        where their sums begin.
+        """Yield parts of the batch that fit the accumulators.
+
+        A part is a block, some rows of this block, and the accumulator row where the sums of these
+        rows begin.
         """
         for block in range(self._blocks):
             for first in range(0, self._rows, self._most):
@@ -484,7 +507,7 @@ class Normalizing:
     def _narrowed(self, sums: Sums, *, wide: bool = False) -> range:
         """Measure sums, and write them shifted to int8, or to int16 if `wide`; return the lines.
 
-        Exponent register SHIFT has the least shift, and gets the shift that was used.
+        Exponent register SHIFT has the least allowed shift before, and the used shift after.
         """
         writer = self._writer
 
@@ -503,11 +526,12 @@ class Normalizing:
         *,
         wide: bool = False,
     ) -> range:
-        """Write the results of sums, shifted by exponent register SHIFT, after all sums have been
+        """Write sums as lines, shifted by exponent register SHIFT, after all sums have been
         measured.
 
-        `measure` is called with accumulator rows, and `end` after the last one. Sums that have no
-        room in the accumulators at one time are written again.
+        `sums` writes the sums of some rows. `measure` is called with the accumulator rows of these
+        sums, and `end` after the last sums. If the accumulators have no room for all sums, `sums`
+        is called a second time.
         """
         writer = self._writer
         for block, rows, row in self._parts():

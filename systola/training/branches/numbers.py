@@ -5,9 +5,9 @@ Int8 tensors with f_i fraction bits are added as int16 tensors. A tensor with th
 bits m is shifted left by 6 bits, and the others by fewer. So a sum has m + 6 fraction bits, and a
 sum of up to four tensors cannot leave int16.
 
-A sum is narrowed to eight bits again after it has been measured. Its halves are then rounded away
-from zero, not upwards. Sums of a few codes are halves often, and the error of a gradient adds up
-over all samples and pixels.
+A sum is narrowed to eight bits again after it has been measured, with halves rounded away from
+zero. Sums of a few codes are halves often. Rounded upwards, halves of gradients would add up to an
+error over all samples and pixels.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from math import prod
 from systola.training.stages import Stage, takes
 
 LEAST_KEPT, KEPT_LINES, KEPT_STEP = -60, 5, 15
-"""Range of the exponents that are kept.
+"""Range of the exponents that are kept in the buffer.
 
-- LEAST_KEPT: the least exponent, which is the negative of fraction bits.
+- LEAST_KEPT: the least exponent. An exponent is the negative of fraction bits.
 - KEPT_LINES: how many int16 numbers hold an exponent.
-- KEPT_STEP: the most bits of each of these numbers.
+- KEPT_STEP: the most magnitude bits of each of these numbers.
 """
 _LEFT = 6
 _FULL = 2
-"""Number of bits of the largest number of tensors (four) that can be added with a shift of 6 bits.
-"""
+"""Logarithm to base 2 of four, the largest number of tensors that can be added with a shift of 6
+bits."""
 
 
 def kept(bits: int) -> int:
@@ -39,7 +39,9 @@ def kept(bits: int) -> int:
 
 
 def kept_codes(bits: int) -> list[int]:
-    """Return the int16 numbers by which the buffer holds fraction bits."""
+    """Return the int16 numbers that hold fraction bits in the buffer, see
+    `systola.training.branches.kept`.
+    """
     counts = [-bits - LEAST_KEPT - KEPT_STEP * number for number in range(KEPT_LINES)]
     return [-(1 << min(max(count, 0), KEPT_STEP)) for count in counts]
 
@@ -72,7 +74,9 @@ def dense_of(stages: Sequence[Stage], at: int) -> int | None:
 
 
 def width_of(stages: Sequence[Stage], at: int, *, flat: bool) -> int:
-    """Return the number of channels of a result, or of all numbers of a sample if `flat`."""
+    """Return the number of channels of result number `at`, or of all its values for a sample if
+    `flat`.
+    """
     if not at:
         return stages[0].channels
     stage = stages[at - 1]

@@ -14,8 +14,8 @@ from systola.training.running_optimizer import RunningOptimizer
 from systola.training.state import State
 
 Logs = dict[str, float]
-"""Numbers of an epoch or batch by name. A callback may add numbers at the end of an epoch, for
-callbacks after it."""
+"""Numbers measured in an epoch or batch, such as the loss, by name. At the end of an epoch a
+callback may add numbers for the callbacks after it."""
 
 
 class Model(Protocol):
@@ -24,7 +24,7 @@ class Model(Protocol):
     stop_training: bool
     """Whether training ends after the present batch."""
     log_names: Sequence[str]
-    """Names that the logs of an epoch have."""
+    """Names of the numbers in the logs of an epoch."""
     epochs: int
     steps: int
 
@@ -43,7 +43,7 @@ class Model(Protocol):
         ...
 
     def restore(self, state: State, bits: int | None, *, epochs: int, steps: int) -> None:
-        """Continue the training from the state of an earlier moment."""
+        """Continue the training from an earlier `state`; `bits`: fraction bits of the samples."""
         ...
 
     def save(self, filepath: str | PathLike[str]) -> None:
@@ -87,8 +87,8 @@ class Callback:
         """Act before an epoch; epochs count from 0."""
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Act after an epoch. `logs`: loss and metrics; with validation the same again with val_
-        before their names.
+        """Act after an epoch. `logs`: loss and metrics of the epoch; if there are validation data,
+        also loss and metrics of these data, with val_ before the name.
         """
 
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:

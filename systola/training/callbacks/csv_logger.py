@@ -57,7 +57,8 @@ class CSVLogger(Callback):
                 writer.writerow(["epoch", *self._columns])
         writer.writerow([epoch, *(logs.get(name, "NA") for name in self._columns)])
         self._text += rows.getvalue()
-        # A regular file is written anew as a whole. A pipe already has the rows of earlier epochs.
+        # A regular file is written anew as a whole. A pipe already has the rows of earlier epochs,
+        # so it gets only the new row.
         whole = self._path.is_file() or not self._path.exists()
         text = self._text if whole else rows.getvalue()
         write_file(self._path, text.encode(errors="surrogateescape"))

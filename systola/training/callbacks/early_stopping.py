@@ -14,9 +14,9 @@ from systola.training.state import State
 class EarlyStopping(Monitor):
     """A callback that stops the training after `patience` epochs in which a number got no better.
 
-    The number is `monitor`, see Monitor. Epochs before `start_from_epoch` do not count. With a
-    `baseline`, only a number that is better than the baseline, too, begins the count anew.
-    `restore_best_weights`: in the end the model has every byte that it had after the best epoch.
+    The number is `monitor`, see Monitor. Epochs before `start_from_epoch` do not count. If there is
+    a `baseline`, a number must also be better than the baseline to begin the count anew. With
+    `restore_best_weights` the model finally gets back every byte that it had after the best epoch.
     """
 
     def __init__(

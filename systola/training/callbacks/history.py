@@ -12,9 +12,10 @@ from systola.training.step_energy import StepEnergy
 
 @constructor()
 class History(Callback):
-    """A callback that keeps the logs of all epochs: `history` by name, `epoch` the epochs' numbers.
+    """A callback that keeps the logs of all epochs.
 
-    `energy` is the energy of a training step, with its operations.
+    `history`: for each name of the logs, a list with the value of each epoch. `epoch`: the numbers
+    of the epochs, from 0. `energy`: the energy of a training step, with the number of operations.
     """
 
     def __init__(self) -> None:

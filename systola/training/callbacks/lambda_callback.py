@@ -16,9 +16,10 @@ Function = Callable[..., Any] | None
 
 @constructor()
 class LambdaCallback(Callback):
-    """A callback made of functions, each with the arguments of the method it is named for.
+    """A callback that is made of functions.
 
-    Raises TrainingError for anything that cannot be called.
+    Each argument has the name of a method of Callback, such as on_epoch_end, and is a function with
+    the arguments of that method. Raises TrainingError for anything that cannot be called.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ NAME = "learning_rate"
 
 
 def begin_rate_log(model: Model) -> None:
-    """Let the logs of a model have the learning rate.
+    """Add the learning rate to the names of a model's logs.
 
     Raises TrainingError if a schedule makes the rate.
     """

@@ -17,11 +17,12 @@ from systola.training.weight_files import check_weights_path
 
 @constructor(save_freq=Only(("epoch",), "models are saved after epochs"))
 class ModelCheckpoint(Monitor):
-    """A callback that saves the model after each epoch, or its weights alone.
+    """A callback that saves the model after each epoch, or the weights alone.
 
-    `filepath` may have {epoch}, from 1, and names of logs in it, as in `digits{val_loss:.2f}.tpu`.
-    With `save_best_only` only epochs are saved that are better than all before, see Monitor, and
-    than `initial_value_threshold`. Raises TrainingError for other arguments.
+    `filepath` may have fields: {epoch}, from 1, and names of logs, as in
+    `digits{val_loss:.2f}.tpu`. With `save_best_only` an epoch is saved only if it is better than
+    all earlier epochs, and than `initial_value_threshold`. Monitor compares the epochs. Raises
+    TrainingError for other arguments.
     """
 
     def __init__(
@@ -56,7 +57,9 @@ class ModelCheckpoint(Monitor):
         self._names.check_writable()
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Save the model after an epoch, unless only better epochs are saved."""
+        """Save the model after an epoch. With `save_best_only`, do so only after an epoch that is
+        better than all earlier epochs.
+        """
         logs = logs or {}
         current = logs.get(self.monitor)
         if self.save_best_only and current is not None:

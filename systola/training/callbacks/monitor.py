@@ -36,7 +36,9 @@ class Monitor(Callback):
             )
 
     def is_better(self, value: float, best: float | None) -> bool:
-        """Return whether a value is better than the best value so far, which is None at first."""
+        """Return whether a value is better than the best value so far. Any value is better than
+        None, the best value at first.
+        """
         if best is None:
             return True
         rises = self.mode == "max" or (self.mode == "auto" and "acc" in self.monitor.lower())

@@ -16,9 +16,9 @@ from systola.training.schedules import LEAST_RATE
 class ReduceLROnPlateau(Monitor):
     """A callback that reduces the learning rate when a number no longer gets better.
 
-    After `patience` epochs without a better number `monitor`, see Monitor, the rate is multiplied
-    by `factor`. The callback then waits `cooldown` epochs before it counts again. The rate stays
-    above `min_lr`, and above the least rate of the machine.
+    The number is `monitor`, see Monitor. After `patience` epochs in which the number got no better,
+    the rate is multiplied by `factor`. The callback then waits `cooldown` epochs before it counts
+    again. The rate never falls below `min_lr`, or below the least rate of the machine.
     """
 
     def __init__(

@@ -34,16 +34,18 @@ def load_data(
     oov_char: int | None = 2,
     index_from: int = 3,
 ) -> tuple[Part, Part]:
-    """Return 25,000 reviews to train with, and 25,000 to test, each in the order of `seed`.
+    """Return 25,000 reviews to train with, and 25,000 to test, in a random order that `seed`
+    chooses.
 
     A word is its rank by frequency, from 1 on, plus `index_from`; a review begins with
-    `start_char`. Reviews of `maxlen` words or more are left out. Words below `skip_top`, and from
-    `num_words` on (the largest one where it is None), become `oov_char`; None leaves them out. All
-    of this is as in Keras.
+    `start_char`. Reviews of `maxlen` words or more are left out. Words below `skip_top`, and words
+    from `num_words` on, become `oov_char`. If `oov_char` is None, these words are left out. If
+    `num_words` is None, the largest word stands for `num_words`. All of this is as in Keras.
 
-    The reviews are Keras's file `path`, see systola.training.datasets, or made up in the same
-    shape. SYSTOLA_DATASET_SAMPLES=N leaves the first N of each part. Raises TrainingError for a
-    file with anything else, for wrong arguments, and where `maxlen` leaves no review.
+    The reviews come from Keras's file `path`, see systola.training.datasets. Without such a file,
+    reviews are made up in the same shape. SYSTOLA_DATASET_SAMPLES=N leaves only the first N reviews
+    of each part. Raises TrainingError for a file with anything else, for wrong arguments, and where
+    `maxlen` leaves no review.
     """
     num_words = _number("num_words", num_words)
     skip_top = whole("skip_top", skip_top, 0, _MOST_WORD)

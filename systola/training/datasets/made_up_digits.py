@@ -17,7 +17,7 @@ _SMALL = 8
 _LARGE = 3 * _SMALL
 _BRIGHTNESS = (160, 255)
 _NOISE = 8
-"""The standard deviation of the noise of an image, in units of a pixel."""
+"""The standard deviation of the noise of an image, in the scale of pixel values, 0 to 255."""
 _ARRAYS = (("x", "y"), ("x_test", "y_test"))
 
 
@@ -41,14 +41,19 @@ def made_up_digits(part: int, count: int) -> tuple[NDArray[np.uint8], NDArray[np
 
 
 def _interpolation() -> NDArray[np.float32]:
-    """Return the matrix, _LARGE × _SMALL, that enlarges a row of pixels linearly."""
+    """Return the matrix that enlarges a row of _SMALL pixels to _LARGE pixels by linear
+    interpolation.
+    """
     places = np.clip((np.arange(_LARGE) + 0.5) / 3 - 0.5, 0, _SMALL - 1)
     distances = np.abs(places[:, None] - np.arange(_SMALL))
     return np.maximum(0, 1 - distances).astype(np.float32)
 
 
 def _framed(rng: np.random.Generator, large: NDArray[Any]) -> NDArray[np.uint8]:
-    """Put each enlarged digit, from 0 to 1, at a random place in an image."""
+    """Put each enlarged digit at a random place in an image, with a random brightness and noise.
+
+    `large`: digits with pixels from 0 to 1.
+    """
     count = len(large)
     places = rng.integers(0, SIDE - _LARGE + 1, (2, count, 1)) + np.arange(_LARGE)
     rows, columns = places[0, :, :, None], places[1, :, None, :]

@@ -48,9 +48,10 @@ def made_up_reviews(part: int, count: int) -> tuple[list[Words], NDArray[np.int6
 def _take_sides(
     rng: np.random.Generator, words: Words, ends: Words, praise: NDArray[np.int64]
 ) -> None:
-    """Replace words that praise or blame by words that fit the labels of their texts.
+    """Replace words that praise or blame, in place, by words that fit the labels of their texts.
 
-    `ends`: where each text ends.
+    `words`: the words of all texts, one text after the other. `ends`: for each text the index in
+    `words` after its last word. `praise`: the labels.
     """
     places = np.flatnonzero((words % _FIRST < 2) & (words >= _FIRST))
     text = np.searchsorted(ends, places, side="right")

@@ -23,9 +23,10 @@ _COUNTS = (60_000, 10_000)
 def load_data(path: str = "mnist.npz") -> tuple[Part, Part]:
     """Return 60,000 images of 28 × 28 pixels with their digits to train with, and 10,000 to test.
 
-    They are Keras's file `path`, see systola.training.datasets, or made up in the same shape:
-    scikit-learn's digits, enlarged and moved. SYSTOLA_DATASET_SAMPLES=N leaves the first N of each
-    part. Raises TrainingError for a file with anything else.
+    The images come from Keras's file `path`, see systola.training.datasets. Without such a file,
+    images are made up in the same shape: scikit-learn's digits, enlarged and moved.
+    SYSTOLA_DATASET_SAMPLES=N leaves only the first N images of each part. Raises TrainingError for
+    a file with anything else.
     """
     limit = samples_limit()
     parts = read_or_make_up(path, "images", _read, made_up_digits, _COUNTS)

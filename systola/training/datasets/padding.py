@@ -26,19 +26,20 @@ def pad_sequences(
     truncating: str = "pre",
     value: float = 0.0,
 ) -> NDArray[Any]:
-    """Return sequences as rows of one array of `maxlen` columns, by default as long as the longest.
+    """Return sequences as the rows of one array with `maxlen` columns.
 
-    Shorter sequences get `value`, longer ones lose items: with "pre" at the beginning, with "post"
-    at the end. Raises TrainingError for sequences that cannot be rows of an array, and for wrong
-    arguments.
+    If `maxlen` is None, the array is as wide as the longest sequence. Shorter sequences are filled
+    up with `value`, at the beginning if `padding` is "pre", at the end if it is "post". Longer
+    sequences lose items at the end that `truncating` chooses in the same way. Raises TrainingError
+    for sequences that cannot be rows of an array, and for wrong arguments.
     """
     at_the_end = choice("padding", padding, _ENDS) == "post"
     keep_the_first = choice("truncating", truncating, _ENDS) == "post"
     if maxlen is not None:
         maxlen = whole("maxlen", maxlen, 1)
     try:
-        # NumPy sets only a flag for NaN and for numbers too large for `dtype`, and only warns of
-        # type names that are deprecated.
+        # By default NumPy sets only a flag for NaN and for numbers too large for `dtype`. For
+        # deprecated type names NumPy gives only a warning. Here all of this raises an error.
         with np.errstate(invalid="raise"), warnings.catch_warnings():
             warnings.simplefilter("error", DeprecationWarning)
             rows = [np.asarray(each, dtype) for each in sequences]

@@ -73,7 +73,7 @@ def samples_limit() -> int | None:
 def labels(archive: Npz, part: str, count: int) -> NDArray[Any]:
     """Read the labels of `count` samples from a file.
 
-    Raises TrainingError for anything else, NpzError for a damaged array.
+    Raises TrainingError if the array is not `count` whole numbers, NpzError if it is damaged.
     """
     found = archive.read(f"y_{part}")
     if found.dtype.kind not in "iu" or found.shape != (count,) or not count:
@@ -93,6 +93,10 @@ def generators(part: int, count: int) -> Iterator[np.random.Generator]:
 
 
 def _place(path: str) -> Path:
-    """Return the path of a file of Keras's; `path` is taken as it is only if it is absolute."""
+    """Return the path of one of Keras's files.
+
+    A relative `path` is a name in the folder of Keras's data sets. An absolute `path` is returned
+    as it is.
+    """
     home = os.environ.get("KERAS_HOME") or os.path.join(os.path.expanduser("~"), ".keras")
     return Path(home) / "datasets" / check_path(path)

@@ -27,7 +27,9 @@ _NUMPY = {
 
 
 class _Kept:
-    """A stand-in for all objects that numpy writes into a pickle: it only keeps its state."""
+    """A stand-in for every object in a pickle, which keeps only the object's state and runs no
+    code.
+    """
 
     def __init__(self, *_: object) -> None:
         self.state: Any = None
@@ -38,8 +40,9 @@ class _Kept:
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str, /) -> type[_Kept]:
-        """Return the stand-in for a name; raise TrainingError for a name that numpy does
-        not write.
+        """Return the stand-in class for the name of a class in the pickle.
+
+        Raises TrainingError for a name that numpy does not write.
         """
         if (module_name, global_name) not in _NUMPY:
             raise TrainingError(f"asks for {module_name}.{global_name}, which may be any program")
@@ -49,7 +52,8 @@ class _Unpickler(pickle.Unpickler):
 def read_word_lists(content: bytes) -> list[Words]:
     """Read the pickle of an array of lists of whole numbers.
 
-    Raises TrainingError, the text of which goes after the name of the array, for anything else.
+    Raises TrainingError for anything else. The text of the error continues a sentence that begins
+    with the name of the array.
     """
     try:
         # The state of an array: version, shape, type, order, items.
@@ -57,7 +61,8 @@ def read_word_lists(content: bytes) -> list[Words]:
         if not _are_lists(lists):
             raise TypeError
         lengths = [len(each) for each in lists]
-        # A list is stored in a file once, but may be in the array any number of times.
+        # A pickle may repeat a stored list any number of times. So lists could have more words than
+        # the pickle has bytes. Such lists are refused, before their words fill the memory.
         if sum(lengths) > len(content):
             raise TypeError
         words = np.array(list(chain.from_iterable(lists)))

@@ -50,7 +50,7 @@ class AdaptiveUpdate:
     def add(
         self, tensor: int, sums: Sums, bits: int, sum_bits: int, rows: slice = slice(None)
     ) -> None:
-        """Store the sums of a gradient until the sums of all tensors are known.
+        """Store the sums of a gradient, as the update needs the sums of all tensors.
 
         The exponents of a first step depend on all sums.
         """
@@ -92,7 +92,11 @@ class AdaptiveUpdate:
         return replace(self._state, masters=tuple(masters), moments=after)
 
     def _look(self, steps: Sequence[MomentStep]) -> Looked:
-        """Return the numbers that a trial of `steps` reports; the trial changes nothing."""
+        """Return the numbers that a step with the scales `steps` would report, without an update.
+
+        The numbers are the bits of the largest gradients and, for a limit of norms, sums of
+        squares.
+        """
         squares = [0] * len(steps) if self._task.clip else []
         for part in self._parts if squares else ():
             step = steps[part.tensor]
@@ -115,7 +119,9 @@ def _cut(codes: Wide, most: int) -> Wide:
 
 
 def surveyed(moments: Moments) -> Moments:
-    """Return the moments with new bounds, from the number of bits of their largest codes."""
+    """Measure the codes of the moments, and return the moments with new bounds of the largest
+    codes.
+    """
     later = list(moments.scales)
     for n, scales in enumerate(moments.scales):
         root = scales.root.surveyed(magnitude_bits(moments.roots[n]))

@@ -28,15 +28,17 @@ _EXACT_BITS = 24
 
 
 def measured(values: Integers, floor: int) -> int:
-    """Return the shift that leaves eight bits of the largest magnitude, but at least `floor`."""
+    """Return the shift that leaves eight bits of the largest magnitude. A shift below `floor`
+    becomes `floor`.
+    """
     return held(max(floor, magnitude_bits(values) - 8))
 
 
 def product(a: Integers, b: Integers) -> Sums:
     """Multiply two matrices exactly, modulo 2^32: (m, k) and (k, n) to (m, n).
 
-    A product is at most 2^30 and k below 2^20, so float64 holds every partial sum. If float32 holds
-    every partial sum, too, it is used, as it takes half the time.
+    A product is at most 2^30 and k below 2^20, so float64 holds every partial sum. float32 takes
+    half the time, and is used if it holds every partial sum, too.
     """
     largest = _largest(a) * _largest(b) * a.shape[-1]
     kind = np.float32 if largest <= 1 << _EXACT_BITS else np.float64
@@ -57,8 +59,8 @@ def scaled(sums: Integers, entry: Entry, exponent: int | None = None) -> NDArray
     if exponent is not None:
         left, right = shifts(exponent)
     if entry.multiplier == HALF and not left and not entry.bias:
-        # This gives the same results as the code below, but faster: (x 2^30 + 2^(30 + r)) / 2^(31 +
-        # r).
+        # A short form of (x 2^30 + 2^(30 + r)) / 2^(31 + r), rounded down. The code below gives the
+        # same results, but takes longer.
         return (sums.astype(np.int64) + (1 << right)) >> (right + 1)
     if not left:
         total = (sums.astype(np.int32) + np.int32(entry.bias)).astype(np.int64)
@@ -71,10 +73,11 @@ def scaled(sums: Integers, entry: Entry, exponent: int | None = None) -> NDArray
 
 
 def quotient(divisors: Wide, values: Wide, entry: Entry) -> NDArray[np.int64]:
-    """Divide values by 2^b, and requantise the quotients by a parameter entry.
+    """Divide values as QUOTIENT of the machine does, and requantise the quotients by a parameter
+    entry.
 
-    b is the number of magnitude bits of each divisor. Before the division, the values are shifted
-    left by QUOTIENT_BITS. The results are not clamped yet.
+    The machine divides by 2^b, where b is the number of magnitude bits of a divisor. Before the
+    division, the values are shifted left by QUOTIENT_BITS. The results are not clamped yet.
     """
     magnitudes = (divisors ^ (divisors >> 15)).astype(np.float32)
     left = QUOTIENT_BITS - np.frexp(magnitudes)[1]
@@ -92,7 +95,7 @@ def wide(values: Integers) -> Wide:
 
 
 def times(a: Wide, b: Wide, right: int) -> Sums:
-    """Multiply int16 numbers and divide by 2^right, halves upwards.
+    """Multiply int16 numbers and divide by 2^right, with halves rounded upwards.
 
     The magnitude of a result is at most 2^(30 - right).
     """
@@ -125,5 +128,5 @@ def falling(values: Wide, integer_bits: int) -> Wide:
 
 @cache
 def _table(function: Callable[..., Wide], *options: int) -> Wide:
-    """Return a table of a function's results for all int16 values, in the order of their bits."""
+    """Return the table of a function for all int16 values: 0 to 32,767, then -32,768 to -1."""
     return function(np.arange(1 << 16, dtype=np.uint16).view(np.int16), *options)

@@ -34,7 +34,9 @@ def added(codes: Sequence[Coded]) -> tuple[Wide, int]:
 
 
 def scaled_away(sums: Wide, q: int, exponent: int) -> NDArray[np.int64]:
-    """Requantise sums of tensors, with halves away from zero; the results are not clamped yet."""
+    """Requantise sums of tensors, with halves rounded away from zero. The results are not clamped
+    yet.
+    """
     left, right = shifts(exponent)
     return requantise(sums, *map(np.asarray, (0, q, left, right)), rounding=Rounding.DOUBLE)
 
@@ -88,7 +90,9 @@ class Branches:
         return narrow(scaled_away(total, q, shift)), held(bits - shift - lost)
 
     def back(self, number: int, gradient: Narrow, bits: int) -> None:
-        """Store the gradient of an Add or Concatenate as a gradient of each result that it took."""
+        """Store gradients of the inputs of an Add or Concatenate, from the gradient of the layer's
+        units.
+        """
         stage, first = self._stages[number], 0
         for at in stage.sources:
             part = gradient

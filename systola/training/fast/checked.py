@@ -31,14 +31,17 @@ class CheckedEngine(FastEngine):
         self._every = every
 
     def learn_at(self, rate: float) -> None:
-        """Set the learning rate of the next steps, here and on the machine."""
+        """Set the learning rate of the next steps, in numpy and on the machine."""
         super().learn_at(rate)
         self._engine.learn_at(rate)
 
     def train(
         self, x: Codes, y: NDArray[np.int16], step: int, weights: Weights | None = None
     ) -> Batch:
-        """Take a training step; raise TrainingError if the machine's bytes differ."""
+        """Take a training step, each `every`-th one also on the machine.
+
+        Raises TrainingError if the machine's bytes differ.
+        """
         if step % self._every:
             return super().train(x, y, step, weights)
         self._engine.load(self.state())

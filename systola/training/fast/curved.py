@@ -25,7 +25,9 @@ def scale_up(stage: Stage, units: Narrow) -> Narrow:
 
 
 def masked(stage: Stage, gradient: Narrow, mask: Narrow) -> Narrow:
-    """Return the gradient of the sums of a stage, from the gradient of its units and its mask."""
+    """Return the gradient of a stage's sums, from the gradient of the stage's units and the stage's
+    mask.
+    """
     if not stage.curve:
         return gradient * mask
     return narrow(scaled(np.multiply(gradient, mask, dtype=np.int32), mask_entry(stage)))

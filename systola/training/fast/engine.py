@@ -50,10 +50,11 @@ class FastEngine:
         self.task = task
         self.batch = batch
         self.cycles: int | None = None
-        """Number of cycles of the last step that a machine has taken, too; None before."""
+        """Number of cycles of the last step that was repeated on a machine; None before such a
+        step."""
         self.step_cycles: int | None = None
-        """Number of cycles of the last step with a whole batch that a machine has taken, too; None
-        before."""
+        """Number of cycles of the last step with a whole batch that was repeated on a machine; None
+        before such a step."""
         self._columns = config.cols
         self._state = State((), (), ())
         self._least_bits: list[int] = []
@@ -123,8 +124,8 @@ class FastEngine:
         return Batch(total_loss(self.task, found.losses, weights), _outputs(logits))
 
     def _note(self, unit_bits: list[int]) -> None:
-        """Note the least fraction bits of the units, limited as in the reports of a
-        machine's step.
+        """Note the least fraction bits that units had so far, in the range that a machine can
+        report.
         """
         bits: list[int] = []
         for stage, each in zip(self.task.stages, unit_bits, strict=False):

@@ -34,9 +34,10 @@ from systola.training.writer import Entry, shifted
 
 @dataclass
 class Gru(Recurring):
-    """A GRU that goes through the steps of a batch; inputs are (steps, samples, inputs).
+    """A GRU that computes all steps in time of a batch; inputs are (steps, samples, inputs).
 
-    `gates` has z, r, the candidate, and the product that the state adds to the candidate's sum.
+    `gates` has z, r, the candidate n, and q. q is the product of state and recurrent kernel that is
+    scaled by r and added to the sum of n.
     """
 
     def forward(self) -> Wide:
@@ -73,10 +74,11 @@ class Gru(Recurring):
     def _backward(
         self, given: Sequence[Wide | None], bits: int, count: int, embedded: bool
     ) -> Gradients:
-        """Compute the backward pass, from the gradients of states, which have `bits` fraction bits.
+        """Compute the backward pass through time, from gradients of states with `bits` fraction
+        bits.
 
-        `given` has an item for each step: the gradient of its state, or None. The last item is not
-        None.
+        `given` has, for each step, the gradient of the step's state from the layer above, or None
+        for no gradient. The last item is not None.
         """
         found, (steps, samples, _) = self.weights, self.inputs.shape
         dh, units, most = given[-1], len(found.recurrent), gradient_bits(steps * count)
@@ -96,9 +98,9 @@ class Gru(Recurring):
     def _step(self, step: int, dh: Wide, most: int) -> tuple[Wide, Wide]:
         """Compute the gradients of the sums of a step, in the order of `gates`.
 
-        The second result is dh z, the part of the gradient of the state before that no weights
-        multiply. `dh`: gradient of the state after the step. `most`: bits that the gradient of a
-        sum may have.
+        The second result is dh z, which is a part of the gradient of the state before the step: the
+        part that goes past the recurrent kernel. `dh`: gradient of the state after the step.
+        `most`: largest number of magnitude bits of the gradient of a sum.
         """
         update, reset, new, added = self.gates[step]
         slope_update, slope_reset = wide(slope(update)), wide(slope(reset))
@@ -118,5 +120,5 @@ class Gru(Recurring):
 
 
 def _recurrent(slopes: Wide, units: int) -> Wide:
-    """Return the gradients of the sums to which the recurrent kernel contributes."""
+    """Select the gradients of z, r and q, the sums to which the recurrent kernel contributes."""
     return np.concatenate((slopes[:, : 2 * units], slopes[:, 3 * units :]), axis=1)

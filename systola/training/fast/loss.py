@@ -60,12 +60,15 @@ def loss(task: Task, logits: Wide, labels: Wide) -> Loss:
 
 
 def weighted(found: Loss, codes: Wide) -> Loss:
-    """Multiply the errors with the weights of their samples, codes (samples, 1) of WEIGHT_BITS."""
+    """Multiply the errors of samples with weights.
+
+    `codes`: a weight for each sample, (samples, 1), with WEIGHT_BITS fraction bits.
+    """
     return found._replace(error=wide(times(found.error, codes, WEIGHT_BITS)))
 
 
 def gradient(found: Loss) -> tuple[Narrow, int]:
-    """Return the error narrowed to int8, and the number of its fraction bits."""
+    """Return the errors narrowed to int8, and the number of fraction bits of the result."""
     shift = measured(found.error, -8)
     codes = narrow(scaled(found.error, Entry(), shift))
     return codes, held(found.bits - 1 - shift)
@@ -97,7 +100,7 @@ def _squares(outputs: Wide, targets: Wide) -> tuple[Wide, Wide, int]:
 def _binary(logits: Wide, labels: Wide) -> tuple[Wide, Wide, int]:
     """Compute the error and the losses of binary crossentropy.
 
-    A loss is max(z, 0) - z label + log(1 + exp(-|z|)), over the number of units.
+    A loss is max(z, 0) - z label + log(1 + exp(-|z|)), divided by the number of units.
     """
     error = _difference(labels, probability(logits))
     z = wide(scaled(logits, Entry(left=2)))
@@ -133,7 +136,10 @@ def _log_softmax(logits: Wide) -> Wide:
 
 
 def _below_largest(logits: Wide) -> Wide:
-    """Compute min(d, 0) + LARGEST, with LOSS_BITS; d is a logit less the largest logit."""
+    """Compute min(d, 0) + LARGEST, with LOSS_BITS fraction bits.
+
+    d is a logit less the largest logit, which is rounded up to quarters.
+    """
     quarters = narrow(scaled(logits, shifted(7, bias=127)))
     largest = quarters.max(axis=1, keepdims=True).astype(np.int32) << LOGIT_BITS - 2
     doubled = _minus(logits, wide(largest)) << LOSS_BITS - LOGIT_BITS
@@ -143,6 +149,8 @@ def _below_largest(logits: Wide) -> Wide:
 def _newton(sums: Wide, values: Wide, bits: int, margin: float, steps: int) -> Wide:
     """Take steps of Newton's method, Y += S exp(margin - Y) - 1, for sums S of `bits` fraction
     bits.
+
+    `values`: the first Y.
     """
     factor = exp(margin)
     product_bits = bits + PROBABILITY_BITS

@@ -62,7 +62,9 @@ class Weights:
 
 @dataclass(frozen=True)
 class Gradients:
-    """The negative gradients of an LSTM or GRU: sums over all steps and samples."""
+    """The negative gradients of an LSTM or GRU. Gradients of weights are sums over steps and
+    samples.
+    """
 
     kernel: Sums
     biases: Sums
@@ -78,7 +80,7 @@ class Gradients:
 
 @dataclass
 class Recurring:
-    """An LSTM or GRU that goes through the steps of a batch; inputs are (steps, samples,
+    """An LSTM or GRU that computes all steps in time of a batch; inputs are (steps, samples,
     inputs).
     """
 
@@ -89,7 +91,8 @@ class Recurring:
     gates: list[list[Wide]] = field(default_factory=list[list[Wide]])
     """The gates of each step, each of shape (samples, units)."""
     state_bits: int = 0
-    """Fraction bits with which the update of the weights takes all states."""
+    """Fraction bits of the states when they are narrowed to int8 for the update of the recurrent
+    kernel."""
 
     def all_states(self) -> Wide:
         """Return the states after each step, (steps, samples, units), with STATE_BITS fraction
@@ -104,8 +107,9 @@ class Recurring:
     def backward(self, gradient: Narrow, bits: int, count: int, *, embedded: bool) -> Gradients:
         """Compute the backward pass through time, from the gradient of the last state.
 
-        The gradient has `bits` fraction bits. `count`: samples of the whole batch, of which these
-        samples may be a part. `embedded`: whether the gradient of the inputs is needed.
+        The gradient has `bits` fraction bits. `count`: number of samples of the whole batch, of
+        which the samples here may be a part. `embedded`: whether the gradient of the inputs is
+        needed.
         """
         steps = len(self.inputs)
         left = min(TOP_BITS, gradient_bits(steps * count)) - INT8_BITS
@@ -125,8 +129,9 @@ class Recurring:
         """Compute the backward pass through time, from the gradients of all states.
 
         The gradients are (steps, samples, units), with `bits` fraction bits. `scale`: the
-        multiplier of the gradients for a dropout, and the number of bits that this multiplier
-        takes. `mask`: the mask of the dropout.
+        multiplier that a Dropout after this layer needs, and the number of bits lost by this
+        multiplier. `mask`: the mask of the Dropout, or None. The other arguments are as for
+        `backward`.
         """
         (q, lost), most = scale, gradient_bits(len(gradients) * count)
         top = min(TOP_BITS_OF_ALL, most)
@@ -139,18 +144,20 @@ class Recurring:
     def _backward(
         self, given: Sequence[Wide | None], bits: int, count: int, embedded: bool
     ) -> Gradients:
-        """Compute the backward pass, from the gradients of states, which have `bits` fraction bits.
+        """Compute the backward pass through time, from gradients of states with `bits` fraction
+        bits.
 
-        `given` has an item for each step: the gradient of its state, or None. The last item is not
-        None.
+        `given` has, for each step, the gradient of the step's state from the layer above, or None
+        for no gradient. The last item is not None.
         """
         raise NotImplementedError
 
     def _gradients(self, rows: Wide, again: Wide, bits: int, embedded: bool) -> Gradients:
         """Compute the gradients of all weights, and of the inputs if they are `embedded`.
 
-        `rows` and `again`: the gradients of the sums to which the kernel and the recurrent kernel
-        contribute. They are (steps and samples, gates), with `bits` fraction bits.
+        `rows`: gradients of the sums to which the kernel contributes. `again`: gradients of the
+        sums to which the recurrent kernel contributes. `rows` and `again` are (steps times samples,
+        gates), with `bits` fraction bits.
         """
         found, (steps, samples, _) = self.weights, self.inputs.shape
         below = np.zeros(self.inputs.shape, np.int16)
@@ -172,7 +179,7 @@ class Recurring:
 
 @dataclass
 class Lstm(Recurring):
-    """An LSTM that goes through the steps of a batch."""
+    """An LSTM that computes all steps in time of a batch."""
 
     cells: list[Wide] = field(default_factory=list[Wide])
     """Cells, (samples, units), before the first step and after each step."""
@@ -209,10 +216,11 @@ class Lstm(Recurring):
     def _backward(
         self, given: Sequence[Wide | None], bits: int, count: int, embedded: bool
     ) -> Gradients:
-        """Compute the backward pass, from the gradients of states, which have `bits` fraction bits.
+        """Compute the backward pass through time, from gradients of states with `bits` fraction
+        bits.
 
-        `given` has an item for each step: the gradient of its state, or None. The last item is not
-        None.
+        `given` has, for each step, the gradient of the step's state from the layer above, or None
+        for no gradient. The last item is not None.
         """
         found, (steps, samples, _) = self.weights, self.inputs.shape
         most = gradient_bits(steps * count)
@@ -233,8 +241,8 @@ class Lstm(Recurring):
     def _step(self, step: int, dh: Wide, dc: Wide | None, most: int) -> tuple[Wide, Wide]:
         """Compute the gradients of the sums of a step's gates, and of the cell before the step.
 
-        `dh` and `dc`: gradients of state and cell after the step. `most`: bits that the gradient of
-        a sum may have.
+        `dh` and `dc`: gradients of state and cell after the step. `most`: largest number of
+        magnitude bits of the gradient of a sum.
         """
         enter, forget, new, output = self.gates[step]
         tanh = tangent(self.cells[step + 1], CELL_INTEGER_BITS)

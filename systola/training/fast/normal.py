@@ -37,7 +37,7 @@ from systola.training.writer import ONE, Entry
 
 
 def _total(values: Integers) -> Sums:
-    """Add up rows, (rows, channels), for each channel modulo 2^32."""
+    """Return the sum of each channel over all rows, modulo 2^32; `values` are (rows, channels)."""
     return values.sum(axis=0, dtype=np.int32)
 
 
@@ -61,7 +61,8 @@ class Normalized:
     def of(x: Integers, bits: int, epsilon: float) -> Normalized:
         """Normalise inputs, (rows, channels), which have `bits` fraction bits.
 
-        The caller sets `codes` and their bits later.
+        `codes` and `bits` of the result are not known yet. The caller sets `codes` and `bits`
+        later.
         """
         x, count = x.astype(np.int32), len(x)
         mean = wide(scaled(_total(x), mean_entry(count)))
@@ -109,11 +110,12 @@ def times_roots(
 def _reciprocal_root(variance: Wide) -> tuple[Wide, int]:
     """Compute 1 / root of variances, as codes; return the codes and their fraction bits.
 
-    The fraction bits are right for variances that are codes with one fraction bit.
+    The fraction bits hold for variances with one fraction bit. For other variances the caller
+    changes the fraction bits.
     """
     ones = np.ones_like(variance)
     power = wide(quotient(variance, ones, ONE))
-    # power is 2^p; a variance times 2^(2 (p >> 1)) lies between 1/4 and 1.
+    # power is 2^p. A variance lies between 1/4 and 1 after a multiplication with 2^(2 (p >> 1)).
     scale = (1 << ((np.frexp(power.astype(np.float64))[1] - 1) >> 1)).astype(np.int16)
     product = wide(variance.astype(np.int32) * (scale.astype(np.int32) ** 2))
     root = inverse_root(product)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Computes the forward and backward pass of a Dense or Conv2D.
 
-Its sums are products of weights with the inputs and a one for the bias.
+The sums of such a layer are products of weights with the inputs and with a one for the bias.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from systola.training.stages import Stage
 from systola.training.writer import Entry, shifted
 
 _ONE_BITS = 14
-"""Fraction bits of a constant 1. A shift makes the input for the bias of a stage from this
-constant."""
+"""Fraction bits of a constant 1, which is shifted to make the input for the bias of a stage."""
 
 
 def weights(masters: Wide) -> Narrow:
@@ -46,7 +45,7 @@ def one(bits: int, *, wide: bool) -> int:
 class Products:
     """The inputs and weights of a stage, and their products in the forward and the backward pass.
 
-    Rows are samples, or the windows of a Conv2D.
+    A row is a sample of a Dense, or a window of a Conv2D.
     """
 
     stage: Stage
@@ -68,7 +67,9 @@ class Products:
         return product(self._rows(), self.kernel) + self.bias * self.biases.astype(np.int32)
 
     def below(self, gradient: Narrow) -> Sums:
-        """Compute the gradient of the inputs, in their shape, from the gradient of the sums."""
+        """Compute the gradient of the inputs, in the shape of the inputs, from the gradient of the
+        sums.
+        """
         window = self.stage.window
         if window and self.stage.depthwise:
             shape = len(self.inputs), prod(window.out), 1, self.stage.units
@@ -80,7 +81,9 @@ class Products:
         return spread(found.reshape(samples, prod(window.out), window.taps, -1), window)
 
     def update(self, gradient: Narrow) -> Sums:
-        """Compute the gradient of kernel and biases, (inputs and bias, units)."""
+        """Compute the gradient of kernel and biases, (inputs + 1, units); the last row is for the
+        biases.
+        """
         if self.stage.depthwise:
             taps = self._taps()
             given = gradient.reshape(taps.shape[0], taps.shape[1], 1, -1)

@@ -54,14 +54,16 @@ from systola.training.writer import HALF, Entry
 
 @dataclass
 class Passed:
-    """A record of the forward pass that the backward pass needs. Each list has an item for each
-    stage.
+    """A record of the forward pass that the backward pass needs.
+
+    A list has an item for each stage, or for each stage but the last.
     """
 
     products: list[Products | Recurring | None] = field(
         default_factory=list[Products | Recurring | None]
     )
-    """Inputs and weights of each stage; None for an Add or Concatenate, which has no weights."""
+    """Inputs and weights of each stage. None for stages without weights, which join or normalise.
+    """
     bits: list[int] = field(default_factory=list[int])
     """Fraction bits of the inputs of each stage."""
     made: list[int] = field(default_factory=list[int])
@@ -72,8 +74,9 @@ class Passed:
     normalized: dict[int, Normalized] = field(default_factory=dict[int, Normalized])
     """Normalised batches of the stages that normalise, by number of the stage."""
     routes: list[Narrow | None] = field(default_factory=list[Narrow | None])
-    """Marks of each stage's pooling: 1 for the largest pixel of a window. For a pooling of means
-    the list has the mask of the pixels before the pooling instead."""
+    """Marks of each stage's pooling, 1 for the first largest pixel of a window, else 0. A pooling
+    of means has the mask of the pixels before the pooling instead. A stage without pooling has
+    None."""
 
 
 @dataclass
@@ -207,7 +210,9 @@ class Step:
         return units, bits
 
     def _unit_scale(self, number: int, sum_bits: int, sums: Integers) -> tuple[int, int, int]:
-        """Return multiplier and shift from sums to units, and the fraction bits of the units."""
+        """Return the multiplier and the shift from sums to units of a stage, and the fraction bits
+        of the units.
+        """
         task, train = self.task, self.number is not None
         stage = task.stages[number]
         if stage.curve:
@@ -241,8 +246,10 @@ class Step:
     def _normalized(
         self, number: int, settings: Normalization, x: Integers, bits: int
     ) -> tuple[Narrow, int]:
-        """Normalise a result: in a training step by its own mean and variance, else by
-        moving ones.
+        """Normalise the inputs `x` of a stage; return the results and their fraction bits.
+
+        A training step takes mean and variance of this batch. A prediction and a layer with
+        trainable=False take the moving mean and variance.
         """
         units = self.task.stages[number].units
         rows = x.reshape(-1, units)
@@ -345,7 +352,9 @@ class Step:
         return narrow(scaled(sums, Entry(q), shift)), bits
 
     def _through(self, number: int, below: Narrow) -> Narrow:
-        """Return the gradient of a stage's sums, (rows, units), from the gradient of its result."""
+        """Return the gradient of a stage's sums, (rows, units), from the gradient of the stage's
+        result.
+        """
         stage = self.task.stages[number]
         mask, marks = self.passed.masks[number], self.passed.routes[number]
         if mask is not None:
@@ -362,8 +371,8 @@ class Step:
         return below.reshape(-1, units)
 
     def _back_normalized(self, number: int, above: Narrow, bits: int) -> tuple[Narrow, int]:
-        """Compute the gradient of the inputs of a stage that normalises, from the gradient of its
-        results.
+        """Compute the gradient of the inputs of a stage that normalises, from the gradient of the
+        stage's results.
         """
         if own := self.passed.normalized.get(number):
             return own.back(above, bits)
@@ -379,7 +388,8 @@ class Step:
     def _back_lstm(self, number: int, lstm: Recurring, above: Integers, bits: int) -> Gradients:
         """Compute the backward pass of an LSTM or GRU through time.
 
-        `above`: the gradient of the last state, or the gradients of all states.
+        `above`: the gradients of all states if the layer gives all states, else the gradient of the
+        last state.
         """
         task, stage = self.task, self.task.stages[number]
         assert stage.lstm
