@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pixels that LiteRT's RESIZE_BILINEAR of integers mixes, and their shares."""
+"""The pixels that LiteRT's RESIZE_BILINEAR of integers mixes for each result, with weights."""
 
 from __future__ import annotations
 
@@ -9,37 +9,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 BILINEAR_BITS = 10
-"""Number of fractional bits of a position between two pixels, which is a fixed-point number."""
+"""Number of fractional bits of a position between two pixels, as a fixed-point number."""
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """The positions along one axis at which a resize takes its results from a map of `size` pixels.
+    """A list of the positions in a map, along one axis, from which a resize takes its results.
 
-    Each pixel of the result has a position, called a place, between two pixels of the map.
+    Each pixel of the result has one position, called a place, between two pixels of the map. The
+    map has `size` pixels along the axis.
     """
 
     size: int
     lower: NDArray[np.int64]
-    """Number of the map's pixel just before each place."""
+    """Number of the map's pixel just before each place, counted from 0."""
     upper: NDArray[np.int64]
-    """Number of the map's pixel just after each place; equal to `lower` on a pixel or at an edge.
+    """Number of the map's pixel just after each place, counted from 0. The number equals `lower` if
+    the place is on a pixel or at an edge of the map.
     """
     share: NDArray[np.int64]
-    """Share of pixel `upper` in the result, in units of 2^-BILINEAR_BITS; pixel `lower` has the
-    rest.
+    """Weight of pixel `upper` in each result, in units of 2^-BILINEAR_BITS. Pixel `lower` has the
+    rest of the weight, up to 1.
     """
 
     @property
     def count(self) -> int:
-        """Number of pixels of the result."""
+        """Number of pixels of the result along the axis."""
         return len(self.lower)
 
 
 def bilinear_places(
     size: int, out: int, *, align_corners: bool, half_pixel_centers: bool
 ) -> Places:
-    """Return the places of a result of `out` pixels in a map of `size` pixels.
+    """Return the positions in a map of `size` pixels from which a resize to `out` pixels is taken.
 
     The arithmetic is the same as in LiteRT's ResizeBilinearInteger.
     """

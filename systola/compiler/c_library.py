@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of float32 from the computer's C library, because LiteRT's tables depend on their last
-bits.
+"""Functions of float32 from the computer's C library, with which lookup tables are filled.
+
+LiteRT fills its tables with the same functions, so a table depends on the last bits of a function.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ Numbers = NDArray[np.float32]
 
 @cache
 def of_single(name: str, otherwise: Callable[[float], float]) -> Callable[[Numbers], Numbers]:
-    """Return a function of one array of float32, by its name in C, `erfcf` for instance.
+    """Return the C function `name`, such as `erfcf`, as a function of one array of float32.
 
     C libraries differ in the last bits of these functions, and LiteRT takes the computer's library.
-    If this library lacks the function, `otherwise`, in float64, is rounded to float32.
+    If this library lacks the function, the results of `otherwise`, in float64, are rounded to
+    float32.
     """
     function = _found(name, 1) or otherwise
 
@@ -35,9 +37,10 @@ def of_single(name: str, otherwise: Callable[[float], float]) -> Callable[[Numbe
 def of_two(
     name: str, otherwise: Callable[[float, float], float]
 ) -> Callable[[Numbers | np.float32, Numbers | np.float32], Numbers]:
-    """Return a function of two arrays or numbers of float32, by its name in C.
+    """Return the C function `name` as a function of two arrays or numbers of float32.
 
-    If the C library lacks the function, `otherwise` replaces it, see of_single.
+    If the C library lacks the function, the results of `otherwise`, in float64, are rounded to
+    float32.
     """
     function = _found(name, 2) or otherwise
 

@@ -17,7 +17,7 @@ class Chain:
 
     layers: tuple[Layer, ...]
     operators: tuple[str, ...]
-    """Operators of the network, one for each layer."""
+    """Text of the network's operator for each layer, for messages."""
     rows: int
     """Number of input vectors for each sample."""
 

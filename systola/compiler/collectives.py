@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations that the cores of a pod do together, as instructions for each core.
 
-Their bounds in cycles are in docs/pod.md.
+The least number of cycles that each operation can take is in docs/pod.md. The cores form a ring.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from systola.arch.isa import Opcode, Side, encode
 
 
 def all_reduce(core: int, cores: int, first: int, rows: int) -> list[bytes]:
-    """Return the instructions with which one core takes part in a sum over all `cores` of a pod.
+    """Return the instructions with which core `core` takes part in a sum over all cores of a pod.
 
-    Accumulator rows `first` to `first` + `rows` - 1 of each core become the sums of these rows of
-    all cores. One half of the rows goes around the ring of cores to the right, the other half to
-    the left, in pieces. A piece is added up on its way through all cores. Then the sums go around
-    once more, unchanged.
+    The pod has `cores` cores. Accumulator rows `first` to `first` + `rows` - 1 of each core become
+    the sums of these rows of all cores. One half of the rows goes around the ring of cores to the
+    right, the other half to the left, in pieces. A piece is added up on its way through all cores.
+    Then the sums go around once more, unchanged.
     """
     words = reduce_scatter(core, cores, first, rows)
     for way, piece, came in _rounds(core, cores, rows, range(cores - 1, 2 * (cores - 1))):
@@ -26,7 +26,7 @@ def all_reduce(core: int, cores: int, first: int, rows: int) -> list[bytes]:
 
 
 def reduce_scatter(core: int, cores: int, first: int, rows: int) -> list[bytes]:
-    """Return the instructions of the first half of all_reduce, which makes the sums.
+    """Return the instructions of one core for the first half of all_reduce, in which sums are made.
 
     After these instructions a core has complete sums in some rows, which share_of_rows returns. The
     core's other rows hold sums of some cores only.
@@ -38,17 +38,22 @@ def reduce_scatter(core: int, cores: int, first: int, rows: int) -> list[bytes]:
 
 
 def share_of_rows(core: int, cores: int, rows: int) -> list[range]:
-    """Return the rows, out of `rows`, in which `core` has complete sums after reduce_scatter."""
+    """Return the ranges of rows in which core `core` has complete sums after reduce_scatter.
+
+    Rows are counted from 0, and `rows` is the number of all rows.
+    """
     found = [_piece(way, core, cores, rows, cores - 1) for way in (1, -1)]
     return [piece for piece in found if piece]
 
 
 def all_gather_rows(core: int, cores: int, first: int, rows: int, lines: int) -> list[bytes]:
-    """Return instructions that hand buffer lines around all cores.
+    """Return the instructions with which one core takes part in a copy of buffer lines to all
+    cores.
 
-    The lines go around in the same way as sums do in the second half of all_reduce. Each row of
-    sums has `lines` buffer lines, from line `first` on. Each core begins with the lines of its own
-    rows, which share_of_rows returns. After the instructions each core has all lines.
+    The lines go around in the same way as sums do in the second half of all_reduce. Each of `rows`
+    rows of sums has `lines` buffer lines, and the lines of row 0 begin at line `first`. At the
+    start a core has the lines of the rows that share_of_rows returns. After the instructions each
+    core has the lines of all rows.
     """
     words: list[bytes] = []
     for way, piece, came in _rounds(core, cores, rows, range(cores - 1, 2 * (cores - 1))):
@@ -60,8 +65,10 @@ def all_gather_rows(core: int, cores: int, first: int, rows: int, lines: int) ->
 
 
 def _rounds(core: int, cores: int, rows: int, steps: range) -> Iterator[tuple[int, range, range]]:
-    """Yield for each step and direction the rows that a core sends, and the rows that it receives.
+    """Yield a direction, the rows that a core sends and the rows that it receives, for each
+    exchange.
 
+    In each of the `steps`, all cores exchange rows with their neighbours once in each direction.
     The direction, called way, is 1 for rows that move to the right and -1 for rows that move to the
     left.
     """
@@ -89,11 +96,12 @@ def _moved(rows: range, first: int) -> range:
 def _exchange(
     way: int, memory: str, sent: range, came: range, adds: int | None = None
 ) -> list[bytes]:
-    """Return instructions that send rows to the neighbour on one side and receive from the other
-    side.
+    """Return instructions that send rows to the neighbour on one side, and receive rows from the
+    neighbour on the other side.
 
-    `memory` is "accumulator" for rows of sums, or "buffer" for lines. `adds` is 1 if received sums
-    are added to the sums in the accumulators, 0 if they replace these, and None for lines.
+    Rows move to the right if `way` is 1, and to the left if it is -1. `memory` is "accumulator" for
+    rows of sums, or "buffer" for lines. For sums, `adds` is 1 if received rows are added to the
+    accumulators, and 0 if they replace rows there. For lines, `adds` is None.
     """
     to, back = (Side.RIGHT, Side.LEFT) if way == 1 else (Side.LEFT, Side.RIGHT)
     words: list[bytes] = []
@@ -110,11 +118,11 @@ def _exchange(
 
 
 def all_gather(cores: int, first: int, rows: int, to: Side) -> list[bytes]:
-    """Return instructions with which each core gets `rows` buffer lines of each of the `cores`.
+    """Return instructions, equal for all cores, that copy `rows` buffer lines of each core to all.
 
-    Each core has its own lines at line `first`. The lines of the other cores come after these. They
-    begin with the lines of the neighbour on the side opposite to `to`. Each core sends lines on, to
-    the side `to`, as soon as they come.
+    Each core has its own lines at line `first`. The lines of the other `cores` - 1 cores come after
+    these, first the lines of the neighbour on the side opposite to `to`. Each core sends lines on,
+    to the side `to`, as soon as they come.
     """
     count, back = rows * (cores - 1), Side.LEFT if to == Side.RIGHT else Side.RIGHT
     return [
@@ -124,12 +132,12 @@ def all_gather(cores: int, first: int, rows: int, to: Side) -> list[bytes]:
 
 
 def broadcast(core: int, cores: int, root: int, first: int, rows: int) -> list[bytes]:
-    """Return the instructions of `core` for a copy of buffer lines of core `root` to all other
+    """Return the instructions of core `core` that copy buffer lines of core `root` to all other
     cores.
 
     The lines are `first` to `first` + `rows` - 1. They go to the right from core to core, line by
-    line. If a line is one beat of a link, a copy to both sides at once would take twice as long:
-    the buffer gives the link unit only one line in a cycle.
+    line. A copy to both sides at once would take twice as long if a line is one beat of a link.
+    This is because the buffer gives the link unit only one line in a cycle.
     """
     distance = (core - root) % cores
     lines = {"buffer": first, "rows": rows}

@@ -10,13 +10,11 @@ from systola.compiler.printable import printable
 
 
 class Refusal(ValueError):
-    """An error for a model, or for other work, that the compiler refuses, with the reason in one
-    line.
-    """
+    """An error for a model or other work that the compiler refuses, with a reason of one line."""
 
     def __init__(self, reason: str, refused: Mapping[str, str] | None = None) -> None:
-        """Keep the reason for the whole file, and in `refused` the reasons for its operators or
-        tensors.
+        """Keep the reason for the whole file, and in `refused` reasons for operators or tensors of
+        the file.
 
         The key in `refused` is the text of an operator, or the `result_name` of a tensor.
         """
@@ -34,7 +32,7 @@ class ModelError(Refusal):
 
 
 def result_name(tensor: object) -> str:
-    """Return the key of a tensor in `Refusal.refused`."""
+    """Return the text that stands for the result `tensor` as a key of `Refusal.refused`."""
     return f"result {tensor}"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exact sum of two tensors of codes with the same scale, element by element."""
+"""The exact sum of two quantised tensors with the same scale, element by element."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from systola.arch.isa import Operation, Rounding
 from systola.compiler.operations import Binary, Scale, Value, scalar_requantisation
 
 _FACTOR = 1 << 29
-"""Multiplier of an operand of Vector: code x becomes x 2^20 2^29 / 2^31 = x 2^18.
+"""Multiplier of each operand of instruction Vector, in units of 2^-31.
 
-The result is divided by 2^18 again.
+Vector makes x 2^20 of a code x, and then x 2^20 2^29 / 2^31 = x 2^18. The requantisation of the sum
+divides by 2^18 again.
 """
 
 
@@ -22,7 +23,8 @@ def exact_sum(
 ) -> Binary:
     """Return the operation that adds the two tensors `parts` without any rounding.
 
-    It subtracts `zero_points` from the codes of the parts, and adds `zero_point` to the result.
+    The operation subtracts `zero_points` from the codes of the two tensors, and adds `zero_point`
+    to each sum.
     """
     first, second = parts
     return Binary(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The largest of several tensors of codes, element by element, calculated as one pooling."""
+"""The element-wise maximum of several quantised tensors, calculated as one pooling."""
 
 from __future__ import annotations
 

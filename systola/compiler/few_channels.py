@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convolutions with few channels, rewritten such that they fill the lines of the buffer.
 
-A window of an input with few channels has fewer taps in a row than the array has rows. If it pays,
-a first convolution gathers some rows of each window in the channels of one pixel. A second
-convolution then needs fewer tiles. There are two forms for results of few channels:
+A row of a window on few channels has fewer numbers than the array has rows. If it pays, a first
+convolution gathers some rows of each window in the channels of one pixel. A second convolution then
+needs fewer tiles. There are two forms for results of few channels:
 
 - If only products take the result, several of its pixels share a line. The convolution makes these
 pixels together, and the product needs fewer tiles.
@@ -45,7 +45,7 @@ GATHERING = 100
 
 @lru_cache(maxsize=16)
 def fill_lines(config: Config, operations: Operations) -> Operations:
-    """Return `operations` with convolutions of few channels in other forms, wherever this pays."""
+    """Return `operations` with convolutions of few channels rewritten where this saves cycles."""
     users: dict[Value, list[Node]] = {}
     for node in operations.nodes:
         for source in node.sources:
@@ -76,7 +76,7 @@ def fill_lines(config: Config, operations: Operations) -> Operations:
 
 
 def _only_products(value: Value, users: dict[Value, list[Node]]) -> bool:
-    """Return whether only products take `value`, directly or through changes of shape."""
+    """Return whether only matrix products take `value`, directly or through changes of shape."""
     return all(
         isinstance(node, Product)
         or (isinstance(node, Reshape) and _only_products(node.result, users))
@@ -85,7 +85,7 @@ def _only_products(value: Value, users: dict[Value, list[Node]]) -> bool:
 
 
 def _pixels_together(config: Config, node: Convolution) -> int:
-    """Return the number of neighbouring pixels of the result of `node` to put in one line."""
+    """Return the number of neighbouring result pixels of convolution `node` to put in one line."""
     width, channels = node.window.out[1], node.result.channels
     for count in range(min(config.rows, config.cols) // channels, 1, -1):
         window = _wide_window(node.window, count)
@@ -97,7 +97,7 @@ def _pixels_together(config: Config, node: Convolution) -> int:
 
 
 def _wide_window(window: Window, count: int) -> Window:
-    """Return a window as wide as `count` neighbouring windows of a row together."""
+    """Return a window that covers `count` neighbouring windows of a row together."""
     stride = window.stride[1]
     return replace(
         window,
@@ -108,7 +108,9 @@ def _wide_window(window: Window, count: int) -> Window:
 
 
 def _together(node: Convolution, count: int) -> list[Node]:
-    """Return `node` with `count` pixels of its result in a line, and a change of shape after it."""
+    """Return convolution `node` with `count` result pixels in a line, and a change of shape after
+    it.
+    """
     window = _wide_window(node.window, count)
     (height, width, channels, results), stride = node.weights.shape, node.window.stride[1]
     weights = np.zeros((height, window.kernel[1], channels, count, results), np.int8)
@@ -127,7 +129,9 @@ def _together(node: Convolution, count: int) -> list[Node]:
 
 
 def _repeated(output: Requantisation, count: int) -> Requantisation:
-    """Return `output` with the values for its channels repeated `count` times."""
+    """Return `output` with the values of all channels repeated `count` times, one set after
+    another.
+    """
 
     def each(values: NDArray[np.int32]) -> NDArray[np.int32]:
         return np.tile(values, count) if len(values) > 1 else values
@@ -141,10 +145,11 @@ def _repeated(output: Requantisation, count: int) -> Requantisation:
 
 
 def _gathered(config: Config, node: Convolution) -> list[Node]:
-    """Return either `node` itself, or a convolution that gathers rows and a convolution after it.
+    """Return the convolution `node` unchanged, or two convolutions in its place if these are
+    faster.
 
-    The two convolutions are returned if they are faster. The first gathers several rows of a window
-    in the channels of one pixel.
+    The first convolution gathers several rows of a window in the channels of one pixel. The second
+    one multiplies by the weights.
     """
     (height, width, channels, results), window = node.weights.shape, node.window
     blocks = -(-results // config.cols)
@@ -204,16 +209,16 @@ def _gathered(config: Config, node: Convolution) -> list[Node]:
 
 
 def _gathered_rows(window: Window, count: int) -> int:
-    """Return the number of rows of a map if each pixel has gathered `count` rows of a window."""
+    """Return the number of rows of a map if each pixel holds `count` gathered rows of a window."""
     kernel = -(-window.kernel[0] // count)
     last = (window.out[0] - 1) * window.stride[0] + (kernel - 1) * count
     return last // gcd(window.stride[0], count) + 1
 
 
 HALO = 4
-"""Least number of rows of half a map for each row that both halves must have."""
+"""Least number of rows of half a map for each row that is stored in both halves."""
 ROOM = 0.75
-"""Largest share of the buffer for a map in two halves together with its whole source."""
+"""Largest share of the unified buffer that a map in two halves and its source may take together."""
 
 
 def _halves(
@@ -222,11 +227,11 @@ def _halves(
     users: Mapping[Value, Sequence[Node]],
     outputs: Collection[Value],
 ) -> dict[Node, list[Node]] | None:
-    """Return new nodes for `node` and the two operations after it, with maps in two halves.
+    """Return new operations in place of `node` and the two operations after it, for each of these.
 
-    The two operations are a depthwise convolution and a convolution. The maps before and after the
-    depthwise convolution are in two halves, upper and lower, side by side in the channels. Each
-    half of the map before it also has the rows of the other half that windows reach. Returns None
+    The three must be a convolution, a depthwise convolution and a convolution of 1 x 1 windows. The
+    two maps between them are then in two halves, upper and lower, side by side in the channels.
+    Each half of the first map also has the rows of the other half that windows reach. Returns None
     if this form is not possible.
     """
     if not isinstance(node, Convolution) or node.result in outputs:
@@ -266,17 +271,19 @@ def _halves(
 
 
 def _only_user(value: Value, users: Mapping[Value, Sequence[Node]]) -> Node | None:
-    """Return the operation that is the only user of `value`; None for no or several users."""
+    """Return the operation that is the only user of `value`; None for no user or several users."""
     takers = users.get(value, ())
     return takers[0] if len(takers) == 1 else None
 
 
 def _made_in_halves(node: Convolution, halves: Value, above: int, below: int) -> list[Node]:
-    """Return the nodes that make the result of `node` as two halves, side by side in the channels.
+    """Return the operations that make the result of `node` as two halves, side by side in the
+    channels.
 
-    The kernel has the windows of both halves, as the lower half's windows lie below the upper
-    half's. Each half also has the rows `above` and `below` that windows of the next operation
-    reach. A row beyond the map's edge gets the value that these windows see outside the map.
+    The kernel reaches from the windows of the upper half down to the windows of the lower half.
+    Each half also has the `above` rows and `below` rows around it that windows of the next
+    operation reach. A row beyond the map's edge gets the value that these windows see outside the
+    map.
     """
     half, stride = node.result.grid[0] // 2, node.window.stride[0]
     height, channels = node.weights.shape[0], node.result.channels
@@ -333,7 +340,7 @@ def _of_halves(node: DepthwiseConvolution, halves: Value, result: Value) -> Node
 
 
 def _whole_again(node: Convolution, halves: Value) -> list[Node]:
-    """Return the nodes that make the whole result of `node` from a source in two halves."""
+    """Return the operations that make the whole result of `node` from a source in two halves."""
     channels = node.source.channels
     parts: list[Convolution] = []
     for start in (0, channels):

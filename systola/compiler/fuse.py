@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The merge of functions of single elements into the operation before them, as its lookup table."""
+"""The merge of functions of single elements into the operation before them.
+
+The operation looks up its results in a table, which includes the function.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +39,13 @@ _Kind = TypeVar("_Kind", Unary, Curve)
 
 @lru_cache(maxsize=16)
 def fuse_tables(config: Config, operations: Operations) -> Operations:
-    """Return `operations` with each Unary merged into the node before it, if the tables suffice.
+    """Return `operations` with each Unary merged into the operation before it, if the tables
+    suffice.
 
-    A Unary is merged only if no other operation takes its source. An activation that the node
-    before would calculate becomes part of the table. If the machine has too few tables for this, no
-    Unary is merged. On machines with curves each Curve is merged, too: it never needs more tables.
+    A Unary is a function of single elements. It is merged only if no other operation takes its
+    source. An activation that the operation before would calculate becomes part of the table. If
+    the machine has too few tables for this, no Unary is merged. On machines with curves, which are
+    functions of int16 by tables, each Curve is merged, too. A merged Curve never needs more tables.
     """
     if config.attention:
         operations = replace(operations, nodes=_all_fused(operations, Curve, _fused_curve))
@@ -67,7 +72,10 @@ def _tables(operations: Operations) -> set[bytes]:
 def _all_fused(
     operations: Operations, kind: type[_Kind], fuse: Callable[[Node, _Kind], Node | None]
 ) -> tuple[Node, ...]:
-    """Return all nodes, each node of `kind` merged into the node before it where `fuse` allows."""
+    """Return all operations after a merge of operations of class `kind` into the operation before.
+
+    `fuse` returns the merged operation, or None where a merge is not possible.
+    """
     uses = Counter(source for node in operations.nodes for source in node.sources)
     uses.update(operations.outputs)
     result: dict[Value, Node] = {}
@@ -82,8 +90,9 @@ def _all_fused(
 
 
 def _fused(before: Node, unary: Unary) -> Node | None:
-    """Return `before` with the function `unary` as its table, or None if `before` can have no
-    table.
+    """Return the operation `before` with the function `unary` as its lookup table.
+
+    Returns None if `before` can have no table.
     """
     table = unary_table(unary)
     match before:
@@ -106,7 +115,7 @@ def _fused(before: Node, unary: Unary) -> Node | None:
 
 
 def _fused_curve(before: Node, curve: Curve) -> Node | None:
-    """Return `before` and the curve as one operation; None if `before` has no results of int16."""
+    """Return operation `before` with `curve` merged into it; None if it has no results of int16."""
     match before:
         case WideProduct(sums=False) | Binary(wide=True):
             output = replace(before.output, function=Function.TABLE, table=curve.tables)
@@ -116,7 +125,7 @@ def _fused_curve(before: Node, curve: Curve) -> Node | None:
 
 
 def _with_table(output: _Output, table: NDArray[np.int8]) -> _Output:
-    """Return `output` with `table`, in the order of INT8, applied to its results."""
+    """Return `output` with a lookup `table` for its results; entry i is for the code i - 128."""
     codes = INT8
     if output.function in (Function.RELU, Function.RELU6):
         codes = np.maximum(codes, output.zero_point)

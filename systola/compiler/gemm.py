@@ -30,10 +30,10 @@ def compile_gemm(
     ceiling: int = 127,
     table: bytes | None = None,
 ) -> Program:
-    """Compile activate(a @ w + bias); for the operands see Layer.
+    """Compile the product activate(a @ w + bias) to a program; class Layer describes the operands.
 
-    The image contains `a`, which is M x K. Raises CompileError if operands do not belong together
-    or do not fit the machine.
+    The program's image contains `a`, which is M x K. Raises CompileError if operands do not belong
+    together or do not fit the machine.
     """
     layer = Layer(
         weights=w,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of the host between tensors of int16 and the machine's form of such tensors.
+"""Functions of the host that bring tensors of int16 into the machine's form, and back.
 
 The machine has each row of int16 as a row of low bytes and a row of high bytes.
 """
@@ -23,8 +23,8 @@ class Halves:
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
-        # The low byte must come first, and elements in their order. Some processors and arrays have
-        # another order in memory.
+        # The low byte of each element must come first, and elements must lie in their order. Some
+        # processors and arrays have another order in memory.
         pairs = x.astype("<i2", order="C").view(np.int8).reshape(len(x), -1, self.length, 2)
         return pairs.swapaxes(2, 3)
 
@@ -46,10 +46,11 @@ class Whole:
 
 @dataclass(frozen=True, eq=False)
 class FromSums:
-    """A function that scales sums of 32 bits to int16, with halves away from 0.
+    """A function that scales sums of 32 bits to int16, rounding halves away from 0.
 
     Each channel has its own scale in float64. A sum is 65536 times an int16 of the first half of
-    the rows, plus the int16 of the same row in the second half. The rows lie as Halves has them.
+    the rows, plus the int16 of the same row in the second half. Each row of int16 comes as a row of
+    low bytes and a row of high bytes.
     """
 
     scales: NDArray[np.float64]
@@ -69,14 +70,15 @@ class FromSums:
 class Windows:
     """A function that returns the elements of each window over a map 1 x H x W x C as a row.
 
-    Elements outside the map are zeros. Pairs are (y, x).
+    Elements outside the map are zeros. Pairs of numbers are (y, x).
     """
 
     kernel: tuple[int, int]
     stride: tuple[int, int]
     dilation: tuple[int, int]
     first: tuple[int, int]
-    """Row and column of the first window's first element; negative for padding."""
+    """Row and column of the map, from 0, at which the first window begins; negative in the padding.
+    """
     out: tuple[int, int]
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operations of the host on a network's data, before, between and after the programs.
 
-Each is a function that takes arrays of samples x shape. The caller brings the function's result
-into the final shape. The functions are plain data, so that a compiled network can be stored.
+Each operation is a function of arrays that have the samples along the first axis. The caller brings
+the function's result into the final shape. The functions are plain data, so that a compiled network
+can be stored.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from systola.compiler.whole_numbers import WHOLE_NUMBERS
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HostStage:
-    """A stage of a network: one operation of the host."""
+    """A stage of a network in which the host does one operation."""
 
     operator: str
-    """Operator of the network, for messages and reports."""
+    """Text of the network's operator that the stage calculates, for messages and reports."""
     sources: tuple[Value, ...]
     result: Value
     function: HostFunction
@@ -57,7 +58,7 @@ class Quantise:
 
 @dataclass(frozen=True)
 class QuantiseEven:
-    """A function that makes int8 of float32, as ONNX's QuantizeLinear does, with halves to even."""
+    """A function that makes int8 of float32 and rounds halves to even, as ONNX's QuantizeLinear."""
 
     scale: float
     zero_point: int
@@ -83,7 +84,7 @@ class Dequantise:
 
 @dataclass(frozen=True)
 class DequantiseWide:
-    """A function that makes float32 of int16, which it takes as a row of low and a row of high
+    """A function that makes float32 of int16; the input is a row of low bytes and a row of high
     bytes.
     """
 
@@ -148,7 +149,7 @@ class RealSigmoid:
 
 @dataclass(frozen=True)
 class RealRescale:
-    """A function that multiplies each float32 by a number and adds another, as Keras's
+    """A function that multiplies each float32 by one number and adds another number, as Keras's
     Rescaling.
     """
 
@@ -172,7 +173,8 @@ class RealAveragePool:
     stride: tuple[int, int]
     dilation: tuple[int, int]
     first: tuple[int, int]
-    """Row and column of the first window's first element; negative for padding."""
+    """Row and column of the map, from 0, at which the first window begins; negative in the padding.
+    """
     out: tuple[int, int]
     padding_counts: bool
     """True if the zeros around the map count as elements, too."""
@@ -205,15 +207,16 @@ class AveragePool:
     kernel: tuple[int, int]
     stride: tuple[int, int]
     first: tuple[int, int]
-    """Row and column of the first window's first element; negative for padding."""
+    """Row and column of the map, from 0, at which the first window begins; negative in the padding.
+    """
     out: tuple[int, int]
     floor: int
     ceiling: int
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
-        # `sums` has for each place the sum of all elements above and to the left of it: four such
-        # sums give the sum of a window.
+        # `sums` has for each row and column the sum of all elements above and to the left. Four
+        # such sums give the sum of a window.
         sums = np.zeros((len(x), x.shape[2] + 1, x.shape[3] + 1, x.shape[4]), np.int64)
         sums[:, 1:, 1:] = x[:, 0].astype(np.int64).cumsum(axis=1).cumsum(axis=2)
         (top, bottom), (left, right) = (
@@ -266,13 +269,14 @@ class ResizeBilinear:
 
 @dataclass(frozen=True)
 class Extreme:
-    """A function that finds the place of the largest or smallest element along an axis.
+    """A function that returns the position of the largest or smallest element along an axis, from
+    0.
 
     Of equal elements the first counts, as in LiteRT's ARG_MAX and ARG_MIN.
     """
 
     axis: int
-    """Number of the axis, counted without the axis of samples."""
+    """Number of the axis, counted from 0 without the axis of samples."""
     largest: bool
     dtype: str
 
@@ -284,10 +288,10 @@ class Extreme:
 
 @dataclass(frozen=True)
 class RealMean:
-    """A function that makes means of float32 along the middle axis of `shape`, as ONNX's
-    ReduceMean.
+    """A function that makes means of float32, as ONNX's ReduceMean.
 
-    The middle axis stands for all axes of the mean.
+    `shape` has the sizes of the axes before the mean, of the axes of the mean, and of the axes
+    after it. The mean is taken along the middle axis.
     """
 
     shape: tuple[int, int, int]
@@ -304,9 +308,10 @@ class RealMean:
 
 @dataclass(frozen=True, eq=False)
 class Embedding:
-    """A function that takes rows of a table by their numbers, as GATHER along the first axis.
+    """A function that returns the rows of a table with given numbers, as GATHER along the first
+    axis.
 
-    It raises IndexError for a number that is no row.
+    The function raises IndexError for a number that is outside the table.
     """
 
     table: NDArray[Any]
@@ -320,10 +325,9 @@ class Embedding:
 
 @dataclass(frozen=True)
 class FlipSign:
-    """A function that converts int8 to uint8 or back, by a flip of the sign bit; `dtype` is the
-    result's.
+    """A function that converts int8 to uint8, or back, by a flip of the sign bit.
 
-    Codes of int8 are 128 less than codes of uint8.
+    Codes of int8 are 128 less than codes of uint8. `dtype` is the type of the result.
     """
 
     dtype: str
@@ -390,8 +394,8 @@ class LookUp:
 class Convert:
     """A function that converts numbers to another type, as LiteRT's CAST.
 
-    Results that do not fit the type wrap for whole numbers, and saturate for floating-point
-    numbers.
+    Whole numbers that do not fit the type wrap. Floating-point numbers that do not fit become the
+    least or largest number of the type.
     """
 
     dtype: str
@@ -409,13 +413,15 @@ class Convert:
 
 @dataclass(frozen=True, eq=False)
 class Calculate:
-    """A function of whole numbers, element by element, by its name in WHOLE_NUMBERS."""
+    """A function of whole numbers, element by element; `kind` is its name in WHOLE_NUMBERS."""
 
     kind: str
     operands: tuple[NDArray[Any] | None, ...]
-    """Constant operands, and None in the place of each operand that is an array, in order."""
+    """Operands in order: a constant, or None where the function takes the next array."""
     rank: int
-    """Number of dimensions of the result; an operand with fewer gets first dimensions of size 1."""
+    """Number of dimensions of the result, without the axis of samples. An operand with fewer
+    dimensions gets more dimensions of size 1 before its first.
+    """
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         rest = iter(arrays)

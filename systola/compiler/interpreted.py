@@ -10,7 +10,10 @@ from systola.compiler.operations import Value
 
 
 class Interpreter(Enum):
-    """An interpreter, by its package: the library that defines the results of a file format."""
+    """An interpreter, which is the library that defines the right results for a file format.
+
+    The values of the enumeration are names of Python packages.
+    """
 
     LITERT = "ai-edge-litert"
     ONNX_RUNTIME = "onnxruntime"
@@ -21,7 +24,7 @@ class InterpretedStage:
     """A stage of a network that an interpreter runs: some operators as their own model file."""
 
     operators: tuple[str, ...]
-    """Operators of the network, for messages and reports."""
+    """Texts of the network's operators that the stage calculates, for messages and reports."""
     interpreter: Interpreter
     model: bytes
     """Content of the model file; its inputs and outputs are in the order of `sources` and

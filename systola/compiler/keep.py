@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The choice of variables that stay in the unified buffer from one program to the next.
 
-The program for a sample finds such a variable in the buffer, and leaves its next value there. A
-variable stays in host memory if the host calculates or takes its value. So do all variables of a
-network with several programs. If the buffer has no room for all, the largest stay in host memory.
+A variable is a value of the network that is kept from sample to sample. The program for a sample
+finds such a variable in the buffer, and leaves its next value there. A variable stays in host
+memory if the host calculates or takes its value. In a network with several programs, all variables
+stay in host memory. If the buffer has no room for all, the largest stay in host memory.
 """
 
 from __future__ import annotations
@@ -23,20 +24,22 @@ from systola.compiler.operations import Kept, Operations, Value
 from systola.compiler.partition import Stage
 
 SHARE = 4
-"""Number of equal parts of the buffer. Variables take one at most if values must be spilled."""
+"""Number of equal parts of the unified buffer. If other values must go to host memory for lack of
+room, variables take at most one part.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class OnChip(KeepingPrograms):
-    """Variables that stay in the unified buffer, with the programs of the machine's only stage."""
+    """A set of variables that stay in the unified buffer, with the programs that use them."""
 
     numbers: tuple[int, ...]
-    """Numbers of the variables in the buffer, among all variables of the network."""
+    """Numbers of the variables in the buffer, counted from 0 among all variables of the network."""
 
 
 @dataclass(frozen=True)
 class KeptStages:
-    """The stages of a network that keeps some of its variables in the unified buffer."""
+    """A split of a network into stages, in which some variables stay in the unified buffer."""
 
     before: tuple[HostStage, ...]
     operations: Operations
@@ -80,7 +83,9 @@ class _Chooser:
         self._found = self._candidates()
 
     def choose(self) -> KeptStages | None:
-        """Return the stages for the first choice of variables that fits the machine."""
+        """Return the stages for the first choice of variables that fits the machine; None if none
+        fits.
+        """
         for numbers, spilling in self._choices():
             wanted = self._wanted(numbers)
             kept = tuple(
@@ -106,7 +111,11 @@ class _Chooser:
         return None
 
     def _choices(self) -> Iterator[tuple[list[int], bool]]:
-        """Yield choices of variables, the best first, and whether other values may be spilled."""
+        """Yield choices of variables to keep in the buffer, the best first, as numbers of
+        variables.
+
+        With each choice comes True if other values may go to host memory to make room, else False.
+        """
         by_size = sorted(self._found, key=self._lines)
         for count in range(len(by_size), 0, -1):
             if numbers := self._possible(by_size[:count]):
@@ -121,10 +130,11 @@ class _Chooser:
         return value.pixels * self._layouts[value].blocks
 
     def _candidates(self) -> dict[int, tuple[Value, Value]]:
-        """Return the values of each variable on the machine, before and after a sample.
+        """Return for each variable its values on the machine before and after a sample.
 
-        Only variables with the same layout in the buffer for both values are included. If the host
-        changes the shape of a value, the value with the machine's shape is returned.
+        The key is the variable's number. A variable is left out if its two values would lie
+        differently in the buffer. If the host changes the shape of a value, the value with the
+        machine's shape is returned.
         """
         made = {stage.result: stage for stage in self._host}
         inside = {*self._operations.inputs, *self._operations.outputs}
@@ -145,14 +155,17 @@ class _Chooser:
         return found
 
     def _only_view(self, value: Value) -> HostStage | None:
-        """Return the change of shape on the host that is the only user of `value`, or None."""
+        """Return the host's change of shape of `value` if nothing else takes it, else None."""
         users = [stage for stage in self._host if value in stage.sources]
         if len(users) != 1 or value in self._operations.inputs:
             return None
         return users[0] if isinstance(users[0].function, View) else None
 
     def _possible(self, numbers: Sequence[int]) -> list[int]:
-        """Return the `numbers` without those variables that the host needs before a sample."""
+        """Return the variables, out of `numbers`, with values that the host does not need.
+
+        A variable that the host needs before a sample cannot stay in the buffer.
+        """
         chosen = sorted(numbers)
         while True:
             wanted = self._wanted(chosen)
@@ -166,7 +179,7 @@ class _Chooser:
             chosen = stay
 
     def _wanted(self, kept: Sequence[int]) -> set[Value]:
-        """Return the values that the host needs if the variables `kept` are in the buffer."""
+        """Return the values that the host needs if the variables `kept` stay in the buffer."""
         inside = {self._found[number][0] for number in kept}
         others = (each for number, each in enumerate(self._variables) if number not in kept)
         wanted = {*self._outputs, *(after for _, after in others)}

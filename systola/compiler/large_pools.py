@@ -22,9 +22,13 @@ from systola.compiler.partition import Item, Translation
 from systola.compiler.quantise import INT8, table_bytes
 
 MOST_COUNTS = 64
-"""Largest number of taps for which `base` averages windows over the edge by one instruction."""
+"""Largest number of taps with which preset `base` can average windows over the map's edge by one
+instruction.
+"""
 MOST_STEPS = 256
-"""Largest number of instructions for an averaging with more than MOST_COUNTS taps."""
+"""Largest number of instructions for an average of more than MOST_COUNTS taps. If more are needed,
+the host calculates the average.
+"""
 
 
 def with_small_pools(translation: Translation) -> Translation:
@@ -39,8 +43,8 @@ def _small(node: Pooling) -> list[Item]:
     window, taps = node.window, node.window.kernel[0] * node.window.kernel[1]
     edges = window.counts_differ(*node.source.grid)
     if node.reduction == Reduction.AVERAGE and edges and not node.averages:
-        # At the edges each column of windows has its own number of taps inside, so its own
-        # instruction.
+        # At the map's edges each column of windows has another number of taps inside the map. So
+        # each of these columns needs an instruction of its own.
         steps = window.out[0] * min(window.out[1], window.kernel[1] + 1)
         large = steps > MOST_STEPS or max(window.kernel) > MAX_KERNEL
         return [_on_the_host(node)] if taps > MOST_COUNTS and large else [node]
@@ -57,7 +61,10 @@ def _small(node: Pooling) -> list[Item]:
 
 
 def _sides(count: int) -> tuple[int, int] | None:
-    """Return height and width of a map of `count` pixels that one window can cover, or None."""
+    """Return a height and width that make `count` pixels and are no larger than a window can be.
+
+    Returns None if there are no such numbers.
+    """
     for height in range(-(-count // MAX_KERNEL), MAX_KERNEL + 1):
         if count % height == 0:
             return height, count // height
@@ -75,9 +82,10 @@ def _on_the_host(node: Pooling) -> HostStage:
 
 
 def _with_ones(node: Pooling) -> list[Item]:
-    """Return a convolution with ones in place of a pooling, and a table that bounds its results.
+    """Return a convolution with weights 1 in place of a pooling, and a table that clamps its
+    results.
 
-    The table is left out if the pooling allows all codes.
+    The table is left out if the pooling does not bound its results.
     """
     channels, taps = node.source.channels, node.window.kernel[0] * node.window.kernel[1]
     bounded = (node.floor, node.ceiling) != (-128, 127)
@@ -104,7 +112,9 @@ def _with_ones(node: Pooling) -> list[Item]:
 
 
 def _for_channels(output: Requantisation, channels: int) -> Requantisation:
-    """Return a requantisation with the same values, repeated for each of the channels."""
+    """Return a requantisation with the same values for all channels, as arrays of `channels`
+    values.
+    """
     return replace(
         output,
         bias=np.broadcast_to(output.bias, channels),

@@ -22,8 +22,8 @@ def tiles(length: int, block: int) -> int:
 class HostMatrix:
     """A matrix of int8 in host memory: rows one after another, each cut into blocks.
 
-    A block holds `block` elements and takes `pitch` bytes; bytes in between are padding. This is
-    the format of Read_Host_Memory and Write_Host_Memory.
+    A block holds `block` elements and takes `pitch` bytes; the other bytes are padding. This is the
+    format of Read_Host_Memory and Write_Host_Memory.
     """
 
     offset: int
@@ -57,7 +57,9 @@ class HostMatrix:
         return self.rows * self.stride
 
     def tail(self, first: int, count: int) -> int:
-        """Return the number of elements in the last of `count` blocks from block `first` on."""
+        """Return the number of elements in the last of `count` blocks of a row, from block `first`
+        on.
+        """
         return min(self.block, self.columns - (first + count - 1) * self.block)
 
     def at(self, row: int, block: int) -> int:
@@ -89,8 +91,8 @@ def pack_tiles(
 ) -> NDArray[np.uint8]:
     """Return weight tiles in the format of weight memory: N tiles x K tiles x bytes of a tile.
 
-    `weights` is K x N. Tile (n, k) covers `k_block` input and `n_block` output elements, at most
-    the rows and columns of the array. The rest of a tile is zero.
+    `weights` is K x N. Tile (n, k) covers `k_block` input elements and `n_block` output elements.
+    These numbers are at most the rows and columns of the array, and the rest of a tile is zero.
     """
     k, n = weights.shape
     k_tiles, n_tiles = tiles(k, k_block), tiles(n, n_block)
@@ -104,7 +106,7 @@ def pack_tiles(
 
 
 def pack_parameters(config: Config, layer: Layer, n_block: int) -> NDArray[np.uint8]:
-    """Return the parameter entries of a layer, in the format of pack_entries."""
+    """Return the parameter entries of a layer, in the format that pack_entries describes."""
     return pack_entries(config, layer.bias, layer.multiplier, layer.shift, n_block)
 
 
@@ -117,8 +119,9 @@ def pack_entries(
 ) -> NDArray[np.uint8]:
     """Return parameter entries in the format of Load_Parameters, as an array of one dimension.
 
-    There is one entry for each `n_block` output elements; channels of padding have multiplier 0.
-    The arrays `bias`, `multiplier` and `shift` have one value for each output element, as in Layer.
+    There is one entry for each `n_block` output elements. Channels of the last entry that have no
+    output element get multiplier 0. The arrays `bias`, `multiplier` and `shift` have one value for
+    each output element, as in Layer.
     """
     n = bias.size
     n_tiles = tiles(n, n_block)

@@ -31,10 +31,12 @@ from systola.compiler.partition import Item, Translation, needs_host
 
 MAX_WIDTH = 4095
 MAX_DILATION = 15
-"""Largest width of a map, and largest distance of taps, that Set_Config_Window can express."""
+"""Largest width of a map, and largest distance between the taps of a window, that Set_Config_Window
+can express.
+"""
 MOST_WINDOWS = 1024
-"""Largest number of windows along a row of a convolution: as many as the accumulators of `base`
-hold.
+"""Largest number of windows of a convolution along a row: as many results as the accumulators of
+preset `base` hold.
 """
 
 Windowed = Convolution | DepthwiseConvolution | Pooling
@@ -43,7 +45,7 @@ Windowed = Convolution | DepthwiseConvolution | Pooling
 def with_short_windows(translation: Translation) -> Translation:
     """Return `translation` without operations on sequences that are too long for the machine.
 
-    Several smaller operations, or an operation in another form, replace each of them.
+    Several smaller operations, or an operation in another form, replace each such operation.
     """
     items: list[Item] = []
     for item in translation.items:
@@ -102,7 +104,7 @@ def _in_column(node: Convolution | DepthwiseConvolution) -> list[Item]:
 def _steps_that_fold(node: Convolution) -> int:
     """Return the largest number of neighbouring pixels that can become one pixel of more channels.
 
-    The number must divide both the stride and the width.
+    The number must divide both the stride of the windows and the width of the sequence.
     """
     width, stride = node.source.grid[1], node.window.stride[1]
     if node.window.dilation[1] != 1:
@@ -111,9 +113,10 @@ def _steps_that_fold(node: Convolution) -> int:
 
 
 def _folded(node: Convolution, steps: int) -> list[Item]:
-    """Return the operations on a sequence in which each `steps` pixels become one pixel.
+    """Return convolution `node` on a sequence in which each `steps` pixels become one pixel.
 
-    The new pixel has the channels of all these pixels.
+    The new pixel has the channels of all these pixels. A change of shape comes before the
+    convolution.
     """
     window = node.window
     _, taps, channels, n = node.weights.shape
@@ -181,7 +184,10 @@ def _in_parts(node: Windowed, most: int) -> list[Item]:
 
 
 def _in_rows(node: Convolution | DepthwiseConvolution) -> list[Item]:
-    """Return the operations on the sequence as a map with rows as long as the taps' distance."""
+    """Return operations that do `node` on a map with rows as long as the distance between taps.
+
+    Returns `node` itself if windows have a stride, or if the host would have to move pixels.
+    """
     window = node.window
     step, taps, stride = window.dilation[1], window.kernel[1], window.stride[1]
     if stride != 1:
@@ -191,7 +197,7 @@ def _in_rows(node: Convolution | DepthwiseConvolution) -> list[Item]:
     source, first = node.source, window.first[1]
     rows = -(-out // step)
     if first % step or width % step:
-        # Pad the sequence to whole rows; the windows then lie inside.
+        # Pad the sequence to whole rows; then all windows lie inside the sequence.
         length = (rows + taps - 1) * step
         source = _value(node.source, (1, 1, length, channels))
         places = np.arange(length) + first

@@ -5,6 +5,8 @@
 |---|---|
 | part | an operator of the model file |
 | segment, piece | parts that run together, on the machine or in the interpreter |
+| copied part | a part that runs anew in each segment that takes its results |
 | refused | an operator that the machine cannot run, with the reason |
 | placement | the side on which an operator runs, with the reason |
+| variable | a value of the network that is kept from sample to sample |
 """

@@ -21,14 +21,16 @@ from systola.compiler.semantics import Semantics
 from systola.runtime.interpreters import Session
 
 _CONVERSIONS = ("DequantizeLinear",)
-"""Kinds of nodes that ONNX Runtime joins to the operator after them."""
+"""Kinds of ONNX operators that ONNX Runtime may join to the operator after them."""
 _RUNTIME_TYPES = {f"tensor({kind.lower()})": dtype for kind, dtype in ELEMENT_TYPES.items()}
 """numpy's names of element types, by ONNX Runtime's names of these types."""
 _INPUT_TYPES = ("float32", "int8", "uint8", "int32", "int64")
 
 
 class OnnxSource(Source):
-    """An .onnx file that can be cut into parts; its results are defined by ONNX Runtime."""
+    """An .onnx file that can be cut into parts; ONNX Runtime defines the right results of each
+    part.
+    """
 
     def __init__(self, content: bytes) -> None:
         self.semantics, self.interpreter = Semantics.ONNX, Interpreter.ONNX_RUNTIME
@@ -52,7 +54,10 @@ class OnnxSource(Source):
         self._describe(found for each in infos if (found := _tensor_type(self._onnx, each)))
 
     def _describe(self, results: Iterable[OnnxInput]) -> None:
-        """List the parts and values of the file; `results` are its calculated tensors."""
+        """Store a Part for each operator of the file, and a Value for each tensor of known shape.
+
+        `results` has the names, types and shapes of the tensors that operators calculate.
+        """
         model = self._model
         self._tensors = {each.name: each for each in (*model.inputs, *results)}
         self.values = {
@@ -84,13 +89,16 @@ class OnnxSource(Source):
             )
 
     def refused(self) -> Mapping[str, str]:
-        """Return the reason for each node that the machine refuses, by the node's text."""
+        """Return the reason for each operator that the machine cannot run.
+
+        The key is the operator's text in messages.
+        """
         return refused_nodes(self._model, self._tensors)
 
     def network(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> Network:
-        """Return some parts of the file as a network for the machine."""
+        """Return some operators of the file, called parts, as a network for the machine."""
         model = self._model
         self.check_given(parts, inputs, _INPUT_TYPES)
         nodes = tuple(model.nodes[part.index] for part in parts)
@@ -111,7 +119,7 @@ class OnnxSource(Source):
     def piece(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> bytes:
-        """Return some parts of the file as the content of a model file for ONNX Runtime."""
+        """Return some operators of the file as the content of a model file for ONNX Runtime."""
         helper, graph = self._onnx.helper, self._proto.graph
         nodes = [graph.node[part.index] for part in parts]
         taken = {name for node in nodes for name in _taken(node)}
@@ -163,7 +171,7 @@ def _names(tensors: Sequence[Tensor]) -> tuple[str, ...]:
 
 
 def _taken(node: Any) -> Iterator[str]:
-    """Yield the tensors that a node, and the graphs inside it, take from outside the node."""
+    """Yield the names of the outside tensors that a node, or a graph inside this node, takes."""
     yield from (str(name) for name in node.input if name)
     for attribute in node.attribute:
         for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
@@ -177,7 +185,7 @@ def _taken(node: Any) -> Iterator[str]:
 def _is_known(shape: Sequence[int]) -> bool:
     """Return whether all sizes of a shape are known.
 
-    An open size is 0, and a size is below 0 if a window does not fit its map.
+    An unknown size is 0, and a size is below 0 if a window does not fit its map.
     """
     return all(size > 0 for size in shape)
 

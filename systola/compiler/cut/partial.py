@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search for the operators that the machine runs, and the compilation of the pieces."""
+"""The search for the operators that the machine runs, and the compilation of the pieces.
+
+A part is an operator of the model file. A piece, or segment, is a group of parts that run together,
+on the machine or in an interpreter on the host.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +27,17 @@ _FOLLOWS = "it stays with operators of the host: it takes their numbers, or a va
 _BETWEEN = "the host does this between programs"
 _IDLE = "its piece has no products: moving the data to the machine is more work"
 ALONE = 16
-"""Number of refusals for which only the refused operators move to the host. After these, operators
-of the same segment with results as large or larger move, too.
+"""Number of failed compilations after which only the refused operators move to the host. After more
+failures, operators of the same segment with results as large or larger move, too.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class _Piece:
-    """A segment, and the network or model file that runs it.
+    """A segment, with the network or the model file that calculates its results.
 
-    `work` is a Network for the machine, or a stage that an interpreter runs. For the machine,
-    `first` is the network compiled for one sample; otherwise `first` is None.
+    `work` is a Network for the machine, or a stage with a model file for an interpreter. `first` is
+    the network compiled for one sample, or None for an interpreter.
     """
 
     segment: Segment
@@ -74,11 +78,15 @@ class PartialNetwork:
 
     @property
     def inexact_channels(self) -> int:
-        """Number of channels for which no multiplier gives all of the interpreter's results."""
+        """Number of channels in which results on the machine may differ from the interpreter's
+        results.
+
+        No multiplier of a parameter entry gives all results of such a channel.
+        """
         return sum(network.translation.inexact_channels for network in self.networks)
 
     def compiled(self, config: Config, samples: int) -> CompiledNetwork:
-        """Compile the pieces for `samples` samples; raises CompileError if one does not fit."""
+        """Compile the pieces for `samples` samples; raises CompileError if a piece does not fit."""
         source = self.source
         values = {tensor: source.values[tensor] for tensor in source.inputs}
         stages: list[HostStage | DeviceStage | InterpretedStage] = []
@@ -142,10 +150,10 @@ def cut_network(config: Config, source: Source) -> PartialNetwork | None:
 
 
 class _Cut:
-    """A search for the parts of a network that the machine can run.
+    """A search for the operators of a network that the machine can run.
 
-    At first all parts are for the machine, except the parts that the translation refuses. Then a
-    part moves to the host if its segment cannot be translated or compiled, or has no products.
+    At first all operators are for the machine, except operators that cannot be translated. Then an
+    operator moves to the host if its segment cannot be translated or compiled, or has no products.
     """
 
     def __init__(self, config: Config, source: Source, graph: Graph) -> None:
@@ -157,11 +165,16 @@ class _Cut:
         self._alone = 0
         """Number of compilations in which a piece did not fit the machine."""
         self.host: dict[int, str] = {}
-        """Reason for each part that the machine does not run, by its position in the file."""
+        """Reason for each operator that runs on the host; the key is its position in the file from
+        0.
+        """
         self._refuse(graph.parts, source.refused())
 
     def segments(self) -> tuple[Segment, ...]:
-        """Return the final segments, of which the machine's segments can all be compiled."""
+        """Move operators to the host until all segments of the machine can be compiled.
+
+        Returns all segments, of the machine and of the host.
+        """
         while True:
             for index in self._graph.with_followers(self.host.keys()):
                 self.host.setdefault(index, _FOLLOWS)
@@ -179,7 +192,7 @@ class _Cut:
     def _refused_by(self, step: Callable[[Segment], None], machine: Sequence[Segment]) -> bool:
         """Apply `step`, a translation or a compilation, to the machine's segments.
 
-        The operators that `step` refuses move to the host. Returns whether there are any.
+        The operators that `step` refuses move to the host. Returns whether `step` has refused any.
         """
         refused = False
         for segment in machine:
@@ -205,11 +218,13 @@ class _Cut:
                 raise CompileError(str(error), self._with_larger(segment, error.refused)) from None
 
     def _with_larger(self, segment: Segment, refused: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the refused parts of a segment, and all parts with results as large or larger.
+        """Return the parts of a segment that move to the host after a failed compilation, with
+        reasons.
 
-        The larger results need as much room in the buffer, so the machine would refuse them, too.
-        But to find them one at a time would take a compilation for each. The first ALONE refusals
-        of a search are returned without the larger parts.
+        The parts are the refused ones, and all parts with results as large or larger. The larger
+        results need as much room in the buffer, so the machine would refuse their parts, too. To
+        find these one at a time would take a compilation for each. After the first ALONE failed
+        compilations of a search only the refused parts are returned.
         """
         self._alone += 1
         if self._alone <= ALONE:
@@ -236,10 +251,11 @@ class _Cut:
     def _refuse(
         self, parts: Sequence[Part], refused: Mapping[str, str], otherwise: str = ""
     ) -> None:
-        """Move the parts in `refused` to the host, or all parts if `refused` names none of them.
+        """Move the refused operators among `parts` to the host.
 
-        A copied part does not move. In its place, the parts that need the copy move. `otherwise` is
-        the reason for a move of all parts.
+        `refused` has the reason for each text of an operator or of a result. A copied part does not
+        move, but the parts that need the copy move. If `refused` matches no part, all parts move
+        for the reason `otherwise`. If `otherwise` is empty, none of these moves.
         """
         reasons: dict[Part, str] = {}
         for part in parts:
@@ -268,7 +284,7 @@ class _Cut:
 
 
 def place_whole(source: Source, network: Network) -> tuple[Placement, ...]:
-    """Return the placement of each operator of a network that is one program for the machine."""
+    """Return the side on which each operator runs, for a network that is compiled as a whole."""
     on_host = _on_host(network)
     return tuple(
         _placed(source, part, Place.HOST, on_host[part.name])
@@ -279,7 +295,10 @@ def place_whole(source: Source, network: Network) -> tuple[Placement, ...]:
 
 
 def place_refused(source: Source) -> tuple[Placement, ...]:
-    """Return the placement of each operator of a refused network, with its reason if it has one."""
+    """Return the placement REFUSED for each operator of a network that cannot run.
+
+    The reason is empty for an operator that the machine could run.
+    """
     refused = source.refused()
     return tuple(
         _placed(source, part, Place.REFUSED, refused.get(part.name, "")) for part in source.parts
@@ -289,7 +308,10 @@ def place_refused(source: Source) -> tuple[Placement, ...]:
 def _place_parts(
     source: Source, reasons: Mapping[int, str], pieces: Sequence[_Piece]
 ) -> tuple[Placement, ...]:
-    """Return the placement of each operator; operators that no output needs are on the host."""
+    """Return the side on which each operator of a cut network runs, with the reason.
+
+    Operators that no output depends on count as operators of the host.
+    """
     on_machine = {part for each in pieces if each.segment.on_machine for part in each.segment.parts}
     networks = (each.work for each in pieces if isinstance(each.work, Network))
     on_host = {name: why for network in networks for name, why in _on_host(network).items()}
@@ -316,7 +338,10 @@ def _placed(source: Source, part: Part, place: Place, reason: str = "") -> Place
 
 
 def _on_host(network: Network) -> dict[str, str]:
-    """Return the operators that the host calculates within the machine's network, with reasons."""
+    """Return the reason for each operator that the host calculates before or after a program.
+
+    The key is the operator's text in messages.
+    """
     host: set[str] = set()
     machine: set[str] = set()
     for stage in network.stages:

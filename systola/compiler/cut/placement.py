@@ -29,7 +29,7 @@ class Placement:
     macs: int
     """Number of multiply-accumulates of the operator in one sample."""
     reason: str = ""
-    """Reason why the machine does not run the operator."""
+    """Reason why the machine does not run the operator; empty if there is none."""
 
     @property
     def remedy(self) -> str:
@@ -47,7 +47,9 @@ _REMEDIES = (
     ("this kind of operator", "build it from the operators of docs/operators.md"),
     ("no 16-bit modes", "take a larger preset"),
 )
-"""Pairs of a text and a remedy. The first pair with a text that occurs in a reason counts."""
+"""Pairs of a text and a remedy. The remedy for a reason is in the first pair with a text that
+occurs in the reason.
+"""
 
 
 def macs_share(placements: Sequence[Placement]) -> float:

@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cut of a network into few and large segments, alternately of the host and of the machine."""
+"""The cut of a network into few and large segments, alternately of the host and of the machine.
+
+| word | meaning |
+|---|---|
+| part | an operator of the network |
+| copied part | a part that runs anew in each segment that takes its results |
+| variable | a value that is kept from sample to sample |
+"""
 
 from __future__ import annotations
 
@@ -11,7 +18,7 @@ from systola.compiler.cut.source import Part, Source, Tensor
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment: operators of a network that run together, on the machine or on the host.
+    """A group of operators of a network that run together, on the machine or on the host.
 
     All inputs of the segment are known before it runs.
     """
@@ -43,10 +50,7 @@ class Graph:
         self._before = {part: self._own_before(part) for part in self.parts}
 
     def copies(self, parts: Iterable[Part]) -> set[Part]:
-        """Return the parts that a segment with `parts` needs as copies.
-
-        Copies that other copies need are included.
-        """
+        """Return the copied parts that `parts` need, directly or through other copied parts."""
         found: set[Part] = set()
         todo = list(parts)
         while todo:
@@ -59,20 +63,21 @@ class Graph:
         return found
 
     def _own_before(self, part: Part) -> set[Part]:
-        """Return the parts that make the inputs of a part or of its copies.
+        """Return the parts that make inputs of `part`, or inputs of the copied parts that it needs.
 
-        Parts that are copied themselves are left out.
+        The copied parts themselves are left out.
         """
         takers = {part, *self.copies([part])}
         origins = {self.origins.get(tensor) for taker in takers for tensor in taker.inputs}
         return {each for each in origins if each and not each.copied}
 
     def with_followers(self, host: Set[int]) -> frozenset[int]:
-        """Return `host`, with the positions of further parts that must stay on the host.
+        """Return `host`, the positions of parts on the host, with further parts that must stay
+        there.
 
-        A segment of the machine does not begin with numbers of float32 that the host calculates.
-        This is because the interpreter may join an operator to the quantisation after it. A segment
-        of the machine also does not lie between parts that share a variable.
+        These are parts that use variables, or lie between parts that use the same variable. They
+        are also parts that take float32 results of the host, as the interpreter may join an
+        operator to the quantisation after it.
         """
         chosen = set(host) | {part.index for part in self.parts if part.states or part.opening}
         chosen |= self._between_states()
@@ -101,7 +106,10 @@ class Graph:
         return between
 
     def segments(self, host: Set[int]) -> tuple[Segment, ...]:
-        """Return the segments in the order of execution, if the parts at `host` run on the host."""
+        """Return the segments in the order of execution.
+
+        `host` has the positions in the file of the parts that run on the host.
+        """
         levels = self._levels(host)
         openings = [part for part in self.parts if part.opening]
         groups: list[tuple[bool, list[Part]]] = []
@@ -137,8 +145,8 @@ class Graph:
         levels: dict[Part, int] = {}
         states: dict[Tensor, int] = {}
         own = [part for part in self.parts if not part.copied and not part.opening]
-        # The numbers of parts that wait for each other's variables rise without end. Then all parts
-        # become one turn of the host.
+        # The numbers of parts that wait for each other's variables would rise without end. After
+        # enough rounds all parts become one turn of the host.
         for _ in range(len(own) + 2):
             old = dict(levels)
             for part in own:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model file as a list of operators that can each run on the machine or in an interpreter."""
+"""A model file as a list of operators that can each run on the machine or in an interpreter.
+
+An operator of the file is called a part.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ Tensor = Hashable
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Part:
-    """A part: an operator of a model file."""
+    """An operator of a model file, called a part."""
 
     index: int
     """Position of the operator in the file, counted from 0."""
@@ -34,7 +37,7 @@ class Part:
     copied: bool = False
     """True if each segment that takes the operator's results gets a copy of the operator.
 
-    Such operators calculate constants, or convert codes to numbers.
+    Such operators calculate constants, or convert quantised numbers to float32.
     """
     states: frozenset[Tensor] = frozenset()
     """Variables that the operator reads or writes; a variable keeps its value from sample to
@@ -58,13 +61,17 @@ class Source(ABC):
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     values: Mapping[Tensor, Value]
-    """Values of the tensors that are given or calculated, and have a known shape."""
+    """Name, type and shape of each input and calculated tensor, if its shape is known."""
     of_int16: bool = False
-    """True if activations are of int16. Such a network runs even if the host does all of it."""
+    """True if some tensors are of int16. Such a network runs even if the host calculates all of it.
+    """
 
     @abstractmethod
     def refused(self) -> Mapping[str, str]:
-        """Return the reason for each operator that the machine refuses, by the operator's text."""
+        """Return the reason for each operator that the machine cannot run.
+
+        The key is the operator's text in messages.
+        """
 
     @abstractmethod
     def network(
@@ -102,7 +109,10 @@ class Source(ABC):
     def check_given(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], types: Collection[str]
     ) -> None:
-        """Raise ModelError if an input of the parts has none of the `types`."""
+        """Raise ModelError if an input has an element type that is not among `types`.
+
+        The error names the `parts` that take the input.
+        """
         for tensor in inputs:
             value = self.values.get(tensor)
             if value is None or value.dtype not in types:

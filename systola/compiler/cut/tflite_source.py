@@ -30,8 +30,8 @@ _CALLS = ("CALL", "IF", "WHILE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE")
 
 
 class TfliteSource(Source):
-    """A .tflite file that can be cut into parts; its results are defined by LiteRT's reference
-    kernels.
+    """A .tflite file that can be cut into parts; LiteRT's reference kernels define the right
+    results of each part.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -79,7 +79,7 @@ class TfliteSource(Source):
             )
 
     def _variables(self) -> dict[int, Tensor]:
-        """Return the key of its variable for each tensor that refers to a variable."""
+        """Return a key that identifies the variable, for each tensor that refers to a variable."""
         graph = self._graph
         return {
             number: (operator.options.get("Container"), operator.options.get("SharedName"))
@@ -91,7 +91,10 @@ class TfliteSource(Source):
         }
 
     def refused(self) -> Mapping[str, str]:
-        """Return the reason for each operator that the machine refuses, by the operator's text."""
+        """Return the reason for each operator that the machine cannot run.
+
+        The key is the operator's text in messages.
+        """
         return refused_operators(self._graph, self.semantics)
 
     def network(

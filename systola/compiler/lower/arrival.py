@@ -10,9 +10,9 @@ from systola.compiler.plan import tile_cycles
 
 
 def arrival(config: Config) -> int:
-    """Return the number of cycles from the arrival of one tile of weights to the next one's.
+    """Return the least number of cycles from the arrival of one weight tile to the next tile's.
 
-    A tile comes from memory in `tile_cycles` and moves into the array row by row. The slower of the
-    two counts.
+    A tile takes `tile_cycles` to come from memory, and a cycle for each row to move into the array.
+    The larger of the two numbers counts.
     """
     return max(config.rows, ceil(tile_cycles(config)))

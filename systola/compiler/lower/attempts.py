@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store of the maps and steps that earlier attempts to lower a network have made.
 
-The compiler lowers a network again until all values fit the buffer. From one attempt to the next it
-spills one value to host memory, which changes a few operations only. All other operations keep
-their maps, and so their steps can be used again.
+To lower a network is to turn its operations into steps, which are pieces of a program. The compiler
+lowers a network again until all values fit the buffer. From one attempt to the next it spills one
+value, that is, keeps the value in host memory. This changes a few operations only. All other
+operations keep their maps, and so their steps can be used again.
 """
 
 from __future__ import annotations
@@ -18,10 +19,9 @@ from systola.compiler.operations import Node, Value
 Home = FeatureMap | HostView
 """Type of the place of a value: a map in the buffer, or a view of host memory."""
 Key = tuple[Node, tuple[Home, ...], Home, int]
-"""Type of a key of `steps`: an operation, the homes of its sources, its result's home, and a
-number.
+"""Type of a key of Attempts.steps: an operation, homes of its sources and result, and a number.
 
-The number, which comes last, counts the bands in which the result is calculated.
+A home is the place of a value. The number counts the bands in which the result is calculated.
 """
 NOWHERE = Lines("nowhere", 0)
 
@@ -37,17 +37,19 @@ class Attempts:
     maps: dict[tuple[Value, FeatureMap, int], FeatureMap] = field(
         default_factory=dict[tuple[Value, FeatureMap, int], FeatureMap]
     )
-    """Maps with their lines; the key is the value, the map without its lines, and the number of
-    lines.
+    """Maps that earlier attempts have made for values. The key is the value, the map without its
+    Lines object, and the number of lines.
     """
     views: dict[tuple[Value, HostView], HostView] = field(
         default_factory=dict[tuple[Value, HostView], HostView]
     )
-    """Views at their offsets; the key is the value and the same view at offset 0."""
+    """Views that earlier attempts have made for values. The key is the value and the view at offset
+    0.
+    """
     steps: dict[Key, tuple[list[Step], dict[Lines, tuple[Value, int]]]] = field(
         default_factory=dict[Key, tuple[list[Step], dict[Lines, tuple[Value, int]]]]
     )
-    """Steps of each operation, and the entries of Lowering.bands that belong to these steps."""
+    """Steps of each operation, and the bands that these steps use, as in Lowering.bands."""
     taps: dict[bytes, Lines] = field(default_factory=dict[bytes, Lines])
     """Buffer lines with the weights of depthwise convolutions, by the bytes of these weights."""
 

@@ -24,7 +24,7 @@ Windowed = Convolution | DepthwiseConvolution | Pooling
 
 @dataclass(frozen=True)
 class Band:
-    """A band, that is rows `first` to `first` + `count` - 1 of a map."""
+    """A band of a map, which is rows `first` to `first` + `count` - 1."""
 
     first: int
     count: int
@@ -74,7 +74,8 @@ def part_of(node: Elementwise, band: Band) -> Elementwise:
     """Return the operation `node` for some pixels of its result only, its constants cut
     accordingly.
 
-    `band` counts pixels, or for int16 the pairs of pixels that hold a value's low and high bytes.
+    `band` is a range of pixels. In a result of int16, two pixels with the low and the high bytes
+    count as one.
     """
     if not isinstance(node, Binary):
         return node

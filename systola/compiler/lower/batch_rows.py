@@ -32,8 +32,9 @@ from systola.compiler.operations import (
 class BatchRows:
     """A rule for the order of a value's pixels in a batch of `samples` samples.
 
-    With `together` a row of a map stays together, and rows of the samples alternate. Operations on
-    windows need this order. Without `together` single pixels of the samples alternate.
+    With `together`, a row of a map stays together, and rows of different samples alternate.
+    Operations on windows need this order. Without `together`, single pixels of different samples
+    alternate.
     """
 
     samples: int
@@ -41,7 +42,7 @@ class BatchRows:
 
     @property
     def apart(self) -> bool:
-        """True if samples alternate in rows of more than one pixel."""
+        """True if rows of different samples alternate, so that the rows of one sample lie apart."""
         return self.together and self.samples > 1
 
     def of(self, value: Value) -> tuple[int, int]:

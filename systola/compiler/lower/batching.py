@@ -34,14 +34,14 @@ from systola.compiler.operations import (
 )
 
 LINE_CYCLES, LOOP_CYCLES = 10, 50
-"""Measured cost in cycles: of each line that is copied into a batch, and of the loop around a
-batch.
+"""Measured costs in cycles: LINE_CYCLES of each buffer line that is copied into a batch, and
+LOOP_CYCLES of the loop around a batch.
 """
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch: the operations that run for `size` samples at a time; by default there are none."""
+    """A choice of operations that run for `size` samples at a time; by default there are none."""
 
     nodes: tuple[Node, ...] = ()
     size: int = 1
@@ -53,12 +53,12 @@ def batches_to_try(
     samples: int,
     is_hopeless: Callable[[Batch], bool],
 ) -> Iterator[tuple[Batch, bool]]:
-    """Yield batches to try, the best first, and for each whether values may be spilled.
+    """Yield batches to try, the best first, each with True if values may be spilled, else False.
 
-    `is_hopeless` returns whether a batch cannot fit without spilling. If it returns True for the
-    smallest batch of some operations, larger batches of them are left out. A batch that needs
-    spilling is worse than no batch without spilling. If spilling is needed in any case, a batch
-    that fills the array is better than none.
+    A spilled value is kept in host memory. `is_hopeless` returns whether a batch cannot fit without
+    spilling. If it returns True for the smallest batch of some operations, larger batches of them
+    are left out. A batch that needs spilling is worse than no batch without spilling. If spilling
+    is needed in any case, a batch that fills the array is better than none.
     """
     choices = batched_nodes(config, operations)
     sizes = batch_sizes(config, samples) if choices else []
@@ -100,7 +100,8 @@ def batched_nodes(config: Config, operations: Operations) -> list[tuple[Node, ..
 def _together(config: Config, operations: Operations, *, windows: bool) -> tuple[Node, ...]:
     """Return the operations at the end of the network that go into a batch.
 
-    If an operation is in the batch, all operations that take its result are in it, too.
+    If an operation is in the batch, all operations that take its result are in it, too. Without
+    `windows`, operations on windows of a map are left out.
     """
     alone = {node for node in operations.nodes if not _batchable(node, windows=windows)}
     while True:
@@ -114,7 +115,7 @@ def _together(config: Config, operations: Operations, *, windows: bool) -> tuple
 def _gain(config: Config, operations: Operations, together: Sequence[Node]) -> float:
     """Return the number of cycles that a batch of the operations `together` saves for each sample.
 
-    The cycles to move values into the batch are taken off.
+    The cycles to move values into the batch are subtracted.
     """
     layouts = channel_layouts(operations, min(config.rows, config.cols))
     saved = sum(_saved(config, node, layouts) for node in together)
@@ -142,7 +143,8 @@ def batch_sizes(config: Config, samples: int) -> list[int]:
 
 
 def sample_order(rows: int, batch: int, samples: int, width: int = 1) -> NDArray[np.int64]:
-    """Return the row in a host matrix of each row of each sample, for samples in batches.
+    """Return the row of a host matrix in which each row of each sample lies, in order of the
+    samples.
 
     Each sample has `rows` rows. The batches come one after another. A batch has the first `width`
     rows of all its samples, then the next `width` rows of all. If there are fewer samples than
@@ -174,14 +176,15 @@ def _batchable(node: Node, *, windows: bool) -> bool:
 
 
 def _pays(config: Config, node: Node) -> bool:
-    """Return whether one sample gives a tile of weights fewer vectors than its cycles of
-    arrival.
-    """
+    """Return whether a weight tile has fewer vectors in one sample than cycles of arrival."""
     return isinstance(node, Lstm) or 0 < _vectors(node) < arrival(config)
 
 
 def _vectors(node: Node) -> int:
-    """Return the number of one sample's vectors for each weight tile; 0 without weights."""
+    """Return the number of vectors that one sample has for each weight tile of `node`.
+
+    Returns 0 if `node` has no weights.
+    """
     match node:
         case Lstm():
             return 1
@@ -220,7 +223,10 @@ def _lines(value: Value, layout: Channels) -> int:
 
 
 def _closed(nodes: Sequence[Node], alone: set[Node]) -> tuple[Node, ...]:
-    """Return the nodes outside `alone` that feed no node in `alone`, directly or through others."""
+    """Return the operations outside `alone` with results that no operation in `alone` needs.
+
+    An operation needs a result directly or through other operations.
+    """
     needed: set[Value] = set()
     together: list[Node] = []
     for node in reversed(nodes):
@@ -232,10 +238,10 @@ def _closed(nodes: Sequence[Node], alone: set[Node]) -> tuple[Node, ...]:
 
 
 def _early(config: Config, nodes: Sequence[Node], together: Sequence[Node]) -> list[Node]:
-    """Return the nodes of `together` that should run for each sample alone, before the batch.
+    """Return the operations of `together` that should run for each sample alone, before the batch.
 
-    Nodes outside the batch feed these nodes, and no node that gains by the batch comes before them.
-    If they run for each sample alone, they take no longer, and less room.
+    These operations take results from outside the batch. None of them comes after an operation that
+    gains by the batch. Run for each sample alone, such operations take no longer, and less room.
     """
     fed = {node.result for node in nodes} - {node.result for node in together}
     behind: set[Value] = set()

@@ -19,8 +19,9 @@ def pixels_beside(config: Config, source: FeatureMap, weights: NDArray[np.int8])
     """Return the number of pixels of a result of few channels to put side by side into one line.
 
     Lines go to host memory whole, so fewer lines take less time. But each further pixel in a line
-    needs tiles of its own, and only the tiles in the weight queue cost no time. The weights must be
-    for windows of one pixel, each inside the map. `source` may be a map of many samples.
+    needs tiles of its own, and the array waits for tiles beyond the length of the weight queue. The
+    weights must be for windows of one pixel, each inside the map. `source` may be a map of many
+    samples.
     """
     blocks, channels, lines = source.channels.blocks, weights.shape[-1], source.pixels
     beats = config.output_pitch // config.host_bus_bytes

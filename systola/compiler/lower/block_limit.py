@@ -16,8 +16,8 @@ _COUNTS = ("blocks", "k_tiles", "n_tiles")
 def too_many_blocks(config: Config, opcode: Opcode, operands: Mapping[str, int]) -> str:
     """Return a message if an instruction has too many blocks of channels, else an empty text.
 
-    The message names a preset that can take them, if there is one. The text is also empty if
-    another operand does not fit its field.
+    The message names a preset that can take so many blocks, if there is one. The text is also empty
+    if another operand does not fit its field.
     """
     for field in BY_OPCODE[opcode].fields:
         value, (low, high) = operands.get(field.name, field.default), field.range

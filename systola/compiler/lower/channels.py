@@ -31,7 +31,8 @@ from systola.compiler.operations import (
 class Channels:
     """A layout of a map's channels in blocks; a block has one buffer line for each pixel.
 
-    The channels are in parts. Each part begins with a new block, so that it can be cut off.
+    The channels are in parts. Each part begins with a new block, so that it can be a map of its
+    own.
     """
 
     parts: tuple[int, ...]
@@ -51,7 +52,11 @@ class Channels:
 
     @cached_property
     def slots(self) -> NDArray[np.int64]:
-        """Position of each channel, in bytes counted through all blocks, as a read-only array."""
+        """Position in bytes of each channel of a pixel, if the pixel's lines in all blocks are
+        joined.
+
+        The array is read-only.
+        """
         slots: list[NDArray[np.int64]] = []
         first = 0
         for part in self.parts:
@@ -62,7 +67,7 @@ class Channels:
         return whole
 
     def cut(self, start: int, count: int) -> tuple[int, Channels]:
-        """Return the number of the first block, and the layout, of `count` channels from `start`
+        """Return the first block, counted from 0, and the layout of `count` channels from `start`
         on.
 
         Raises CompileError if these channels are neither whole parts nor whole blocks of one part.
@@ -72,7 +77,9 @@ class Channels:
 
 @lru_cache(maxsize=4096)
 def _cut(channels: Channels, start: int, count: int) -> tuple[int, Channels]:
-    """Do the work of Channels.cut, with a cache: each band of a value asks for the same cuts."""
+    """Do the work of Channels.cut, with a cache: each band of rows of a value asks for the same
+    cuts.
+    """
     edges = np.cumsum((0, *channels.parts)).tolist()
     inner = [edge for edge in edges if start < edge < start + count]
     parts = tuple(high - low for low, high in pairwise((start, *inner, start + count)))
@@ -86,9 +93,9 @@ def _cut(channels: Channels, start: int, count: int) -> tuple[int, Channels]:
 
 @dataclass(frozen=True)
 class _Tie:
-    """A relation of two values: the channels of `part` are channels of `whole`, from `start` on.
+    """A rule that two values must be cut into parts at the same channels.
 
-    Both values must be cut into parts at the same channels.
+    The channels of `part` are channels of `whole`, from channel `start` on.
     """
 
     whole: Value

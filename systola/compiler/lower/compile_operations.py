@@ -39,18 +39,18 @@ from systola.compiler.program import HostMap, LayerWork, Program, output_work
 from systola.compiler.schedule import MAX_HOST_BYTES
 
 EARLY = 2
-"""Number of first steps of a part for which parameters and constants are loaded before the
-input.
+"""Number of steps at the start of a part of the program for which parameters and constants are
+loaded before the input.
 """
 EARLY_ENTRIES = 4
 """Largest number of a step's parameter entries that are loaded before the input.
 
-More entries would delay the input.
+More entries are loaded after the input, as they would delay it.
 """
 
 
 def compile_operations(config: Config, operations: Operations, samples: int) -> Program:
-    """Compile `operations` for a number of samples of the network.
+    """Compile `operations` to a program that runs them for `samples` samples.
 
     Raises CompileError, with number and kind of the operator, if an operation does not fit the
     machine.
@@ -67,26 +67,26 @@ def compile_operations(config: Config, operations: Operations, samples: int) -> 
 
 @dataclass(frozen=True, eq=False)
 class KeepingPrograms:
-    """The programs of a network that keeps variables in the buffer, and programs that move the
-    variables.
+    """A set of programs for a network with variables in the buffer: some calculate, others only
+    move the variables.
     """
 
     programs: tuple[Program, ...]
     """Programs that run in turn, one for each sample.
 
-    There are PHASES of them if a variable is a ring, else a single one.
+    If a variable is a ring, which module keeping describes, there are PHASES programs, else one.
     """
     load: Program
     """Program that reads the variables from host memory into the places that the first program
     uses.
 
-    It has an input for each variable.
+    The program has an input for each variable.
     """
     stores: tuple[Program, ...]
     """Programs that write the variables to host memory, one for each of `programs`.
 
-    Each has an output for each variable. It takes the variables from the places in which its item
-    of `programs` would read them.
+    Each has an output for each variable. It takes the variables from the lines in which the program
+    of the same number in `programs` would read them.
     """
 
 
@@ -115,9 +115,11 @@ def compile_keeping(config: Config, operations: Operations, *, spilling: bool) -
 def _turns(
     lowering: Lowering, places: Mapping[Lines, int]
 ) -> Iterator[tuple[Mapping[Lines, int], Collection[Lines]]]:
-    """Yield for each program the places of all lines, and the rings that move back in this program.
+    """Yield, for each program, the first buffer line of all Lines, and the rings that it moves
+    back.
 
-    Different rings move back in different programs, as far as there are enough programs.
+    A ring is a variable that moves on in the buffer from program to program. Different rings move
+    back in different programs, as far as there are enough programs.
     """
     rings = [(lowering.kept[value].lines, ring.step) for value, ring in lowering.rings.items()]
     for phase in range(PHASES if rings else 1):
@@ -202,9 +204,10 @@ def _emitted(
 def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Spill) -> None:
     """Emit a whole program as loops over batches and samples.
 
-    The last part runs once for each batch. A part before it runs once for each sample of the batch.
-    All batches have the same size. If there are fewer samples than places, the first places of the
-    first batch stay empty. A program without any other loop has no loop around its only batch.
+    The last of the `parts` runs once for each batch. A part before it runs once for each sample of
+    the batch. All batches have the same size. If there are fewer samples than places, the first
+    places of the first batch stay empty. A program without any other loop has no loop around its
+    only batch.
     """
     *front, last = parts
     batches = tiles(samples, last.samples)
@@ -247,7 +250,7 @@ def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Sp
 
 
 def _gathered_widths(parts: Sequence[Part]) -> list[int]:
-    """Return each width, in pixels, of the rows that are copied into a batch."""
+    """Return the different widths, in pixels, of the rows that are copied into a batch."""
     steps = (step for part in parts for _, layer in part.layers for step in layer)
     widths = (step.source.width for step in steps if isinstance(step, GatherStep))
     return list(dict.fromkeys(widths))
@@ -258,8 +261,9 @@ def _emit_part(
 ) -> None:
     """Emit the instructions of a part once, with a tag at the end of each layer.
 
-    The tags are numbered from `tag` on. At the end each of the index `registers` is increased by
-    its size in bytes, so that the next execution takes other samples.
+    The tags are numbered from `tag` on. `registers` has an index register for each distance in
+    bytes between the present sample or batch and the next. At the end each register is increased by
+    the distance, so that the next execution takes other samples.
     """
 
     def load_constants(step: Step) -> None:
@@ -276,8 +280,8 @@ def _emit_part(
             with located(step.operator, CompileError):
                 emit(step)
 
-    # Parameters of the first steps come before the input, as a large input would hold them up. They
-    # are needed as soon as the input's first lines are there.
+    # Parameters of the first steps are needed with the input's first lines. So these parameters are
+    # loaded before the input, which may be large.
     for step in (step for _, steps in part.layers[:1] for step in steps[:EARLY]):
         for each in step.entries:
             if each.count <= EARLY_ENTRIES:

@@ -25,12 +25,12 @@ from systola.compiler.lower.step import MapStep, Step
 from systola.compiler.operations import Product, Requantisation, Window
 
 MAX_KERNEL, MAX_DILATION = 255, 15
-"""Largest number of rows or columns of a kernel, and largest distance of its rows, that
+"""Largest number of rows or columns of a kernel, and largest distance between its rows, that
 Set_Config_Window can express.
 """
 MAX_TOP, MAX_LEFT = 2047, 127
-"""Largest row and largest column of the first window, of either sign, that Set_Config_Window can
-express.
+"""Largest row and largest column of the first window, positive or negative, that Set_Config_Window
+can express.
 """
 
 
@@ -81,10 +81,10 @@ class ConvolutionStep(MapStep):
     """True if results are int16: each takes two lines of the target, low bytes and then high bytes.
     """
     early: int = 0
-    """Number of the source's first blocks that a Convolve of their own takes early; 0 for none.
+    """Number of blocks at the start of the source that are multiplied early; 0 for none.
 
-    The early Convolve makes the first block of the result. It begins before the other blocks of the
-    source are written, see early_blocks.
+    A Convolve of their own multiplies these blocks for the first block of the result. It begins
+    before the other blocks of the source are written, see early_blocks.
     """
 
     @property
@@ -138,9 +138,11 @@ class ConvolutionStep(MapStep):
     def _store_weights(self, emitter: Emitter, groups: list[range]) -> list[list[int]]:
         """Store the weight tiles in weight memory.
 
-        Returns for each group of blocks the number of the first tile of each pass.
+        Returns the number in weight memory of the first tile of each pass, for each group of
+        blocks.
         """
-        # Tiles are made only now, not with the step: most steps belong to attempts that do not fit.
+        # Tiles are made here, and not with the step, as most steps are thrown away: the values of
+        # their network do not fit the buffer.
         channels = self.target.channels
         tiles = [window_tiles(emitter.config, p.kernel, p.source, channels) for p in self.passes]
         return [[emitter.store_weights(each[n.start : n.stop]) for each in tiles] for n in groups]
@@ -157,7 +159,7 @@ class ConvolutionStep(MapStep):
     def in_two(self, config: Config, held: int) -> tuple[Step, ...]:
         """Return two steps in place of this step: one for the sums, one for the results.
 
-        If the accumulators have no room for `held` times the sums, returns this step alone.
+        If the accumulators have no room for the sums of `held` such steps, returns this step alone.
         """
         height, width = self.target.height, self.target.width // self._lines
         blocks = self.target.channels.blocks
@@ -187,8 +189,8 @@ class ConvolutionStep(MapStep):
             return 1, -(-width // -(-width // limit)), 1
         bands = -(-height // (limit // width))
         if bands > 1 or self.target.plane != self.target.pixels:
-            # A group is a single block: a band takes more than half of the accumulators, or the
-            # target has gaps between blocks, which Activate cannot leave.
+            # A group is a single block for one of two reasons. A band may take more than half of
+            # the accumulators. Or the target has gaps between blocks, which Activate cannot leave.
             return -(-height // bands), width, 1
         group = min(limit // (height * width), config.parameter_entries, blocks)
         groups = -(-blocks // group)
@@ -250,7 +252,8 @@ class ConvolutionStep(MapStep):
             source = replace(source, height=source.height - top)
             line, top = line + top * pitch, 0
         if left > MAX_LEFT and not source.packed:
-            # No tap is to the left of column `left`, so the map can begin there. Its pitch stays.
+            # No tap is to the left of column `left`, so the map can begin there. The distance of
+            # its rows stays.
             source = replace(source, width=source.width - left)
             line, left = line + left, 0
         emitter.window(
@@ -392,8 +395,8 @@ def product_step(
     """Return the step for a matrix product, as a convolution.
 
     A window covers the pixels that make one row of the matrix. The source is a map of `samples`
-    samples, in the order of BatchRows. Raises CompileError if rows do not consist of whole pixels,
-    or if their pixels are not neighbours in a batch.
+    samples, in the order of BatchRows. Raises CompileError if a row of the matrix does not consist
+    of whole pixels, or has pixels that are not neighbours in a batch.
     """
     layer = node.layer
     if node.wide and not config.wide:
@@ -444,9 +447,7 @@ def product_step(
 
 
 def may_pack(config: Config, channels: int, window: Window) -> bool:
-    """Return whether Convolve can take packed channels in a convolution, and needs fewer
-    tiles so.
-    """
+    """Return whether Convolve can take a source of packed channels, and then needs fewer tiles."""
     taps = config.rows // channels
     left = window.first[1]
     return (
@@ -463,8 +464,8 @@ def may_pack(config: Config, channels: int, window: Window) -> bool:
 def _parts(window: Window, weights: NDArray[np.int8]) -> list[tuple[slice, slice, Window]]:
     """Return the kernel cut into parts that Set_Config_Window can express.
 
-    Each part has its rows and columns of the kernel, and its window. Rows with no weight but 0 are
-    left out.
+    A part is the range of its rows in the kernel, the range of its columns, and its window. Rows of
+    the kernel with only zeros are left out.
     """
     (_, width), apart = window.kernel, window.dilation
     size = MAX_KERNEL if apart[0] <= MAX_DILATION else 1

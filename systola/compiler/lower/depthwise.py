@@ -79,7 +79,7 @@ class DepthwiseStep(MapStep):
 
 @dataclass(frozen=True)
 class BlockSteps:
-    """The steps that make one block of channels of an operation's result."""
+    """A set of steps that make one block of channels of an operation's result."""
 
     lanes: tuple[DepthwiseStep | PoolingStep, ...] = ()
     """Steps that make some rows of the block in the lanes of the activation unit."""
@@ -95,7 +95,8 @@ def depthwise_steps(
     taps: dict[bytes, Lines],
     hidden: int,
 ) -> list[Step]:
-    """Return the steps for `node`, in the order of emission, if its source has been computed.
+    """Return the steps for `node`, in the order of emission, if earlier steps make its whole
+    source.
 
     For `taps` and `hidden` see depthwise_blocks.
     """
@@ -108,7 +109,7 @@ def depthwise_steps(
 def block_by_block(
     config: Config, blocks: Sequence[BlockSteps], before: Sequence[Step]
 ) -> list[Step]:
-    """Return the steps of all blocks in an order in which no unit waits for another for long.
+    """Return the steps `before` and of all blocks in an order in which no unit waits for long.
 
     `before` has a step for each block, with which the array makes the source of the block. In this
     order the array works on its rows of a block one block later than the lanes. The results of
@@ -119,7 +120,8 @@ def block_by_block(
     made = 0
     for number, block in enumerate(blocks):
         array = block.array.in_two(config, 1) if block.array else ()
-        # If the lanes have no work on the next block, its source is made before the lanes begin.
+        # If the lanes have no work on the next block, the array makes this block's source before
+        # the lanes begin.
         alone = number + 1 < len(blocks) and not blocks[number + 1].lanes
         steps += before[made : number + 1 + alone]
         made = number + 1 + alone
@@ -129,7 +131,7 @@ def block_by_block(
 
 
 def side_by_side(config: Config, blocks: Sequence[BlockSteps]) -> list[Step]:
-    """Return the steps of all blocks of an operation if its source has been computed.
+    """Return the steps of all blocks, in order, if earlier steps make the whole source.
 
     The array makes the sums of some blocks in advance. The activation unit turns sums into results
     as soon as they are ready, between the steps of its lanes.
@@ -182,11 +184,11 @@ def depthwise_blocks(
 ) -> list[BlockSteps]:
     """Return the steps for each block of `node`: some rows in the lanes, the others on the array.
 
-    `taps` has the lines of weights that are in the buffer already, by the bytes of the weights.
-    `hidden` is the number of cycles that the array is busy with other work during these steps. With
-    `array_first` the array takes the upper rows, and the lanes the lower rows. Choose this order if
-    the array is no longer busy with the source: the array then has its rows before the lanes have
-    read the source.
+    `taps` has the buffer lines of weights that other steps have already; the key is the bytes of
+    the weights. `hidden` is the number of cycles that the array is busy with other work during
+    these steps. With `array_first` the array takes the upper rows, and the lanes the lower rows.
+    Choose this order if the array is no longer busy with the source. The array then has its rows
+    before the lanes have read the source.
     """
     blocks = _blocks(source.channels)
     shares = _rows_in_lanes(config, node, target, len(blocks), hidden)
@@ -236,7 +238,7 @@ def array_band(
 
 
 def rows_of_one(config: Config, node: DepthwiseConvolution, target: FeatureMap, hidden: int) -> int:
-    """Return the number of rows of a `target` of one block that the lanes make, and not the array.
+    """Return how many rows of a `target` with one block the lanes make; the array makes the rest.
 
     For `hidden` see depthwise_blocks.
     """
@@ -264,11 +266,13 @@ The accumulators must have room for the sums of all these blocks. Rows at the en
 accumulators stay unused if they are too few for the sums of a block.
 """
 SOON = 200
-"""Number of cycles that the lanes may wait for sums to become ready, before other work goes
-first.
+"""Number of cycles that the lanes may wait for sums to become ready. If the wait would be longer,
+the lanes first do steps of their own.
 """
 STARTED, READ_OUT = 15, 13
-"""Cycles besides the vectors: of an instruction in the lanes, and of one that reads sums."""
+"""Cycles besides the vectors: STARTED of an instruction in the lanes, READ_OUT of an instruction
+that reads sums.
+"""
 
 
 @lru_cache(maxsize=4096)
@@ -281,8 +285,9 @@ def rows_in_lanes(
     unit needs a cycle for each tap of a vector, and the array at least `tile` cycles for each tap.
     The activation unit, to which the lanes belong, needs another cycle for each vector from the
     array. The array is busy with other work for `hidden` cycles. `met` is True if the array reads
-    from half of the banks: the lanes then wait for it in a quarter of the cycles. Either all
-    numbers are equal or differ by one, or each block is wholly in the lanes or on the array.
+    from half of the banks: the lanes then wait for the array in a quarter of the cycles. Either all
+    numbers of rows are equal or differ by one, or each block is wholly in the lanes or on the
+    array.
     """
     height, width = size
 
@@ -320,8 +325,9 @@ def rows_in_lanes(
 def _spread(blocks: int, count: int, few: int, many: int) -> list[int]:
     """Return a list of row counts: `few` for `count` of the blocks, `many` for the others.
 
-    The last two blocks always get `many`. The array works on its rows of a block while the lanes
-    work on the next block. The results of these rows come even later.
+    The last two blocks always get `many`, so that the lanes have work at the end. The array works
+    on its rows of a block while the lanes work on the next block. The results of the array's rows
+    come even later.
     """
     chosen = {(number + 1) * (blocks - 2) // count - 1 for number in range(count)}
     return [few if number in chosen else many for number in range(blocks)]
@@ -357,7 +363,7 @@ def _part(node: DepthwiseConvolution, channels: range) -> DepthwiseConvolution:
 
 @lru_cache(maxsize=4096)
 def _diagonal(node: DepthwiseConvolution) -> NDArray[np.int8]:
-    """Return the weights of `node` as weights of a full convolution, most of which are zero."""
+    """Return the weights of `node` for a full convolution, with zeros off the diagonal."""
     weights = node.weights
     channels = np.arange(weights.shape[2], dtype=np.int64)
     result = np.zeros((*weights.shape, weights.shape[2]), np.int8)

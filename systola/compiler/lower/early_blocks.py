@@ -2,10 +2,10 @@
 """Convolutions that begin with the blocks of their source that are written first.
 
 A Convolve follows the youngest instruction of the activation unit that writes its source, line by
-line. It follows the instructions just before in the same way, as long as each begins where its
-predecessor has ended. But it begins only when all older instructions are complete, even if it needs
-their lines last. So if the last blocks of the source come out of order, the first tiles along K get
-a Convolve of their own.
+line. The Convolve follows older instructions in the same way, if each begins where its predecessor
+has ended. All instructions before such a run must be complete before the Convolve begins, even if
+their lines are needed last. So if the last blocks of the source come out of order, the first tiles
+along K get a Convolve of their own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Piece:
 
 
 def begin_early(steps: Sequence[Step], depth: int) -> Step:
-    """Return the last of the `steps`; if possible, a convolution becomes one that begins earlier.
+    """Return the last of the `steps`, and let it begin earlier if it is a convolution that can.
 
     `depth` is the largest number of instructions that wait for the activation unit.
     """
@@ -49,9 +49,9 @@ def begin_early(steps: Sequence[Step], depth: int) -> Step:
 def _early(pieces: Sequence[_Piece], blocks: int) -> int:
     """Return the number of first blocks of the source that an early Convolve can take.
 
-    These blocks are complete before the instructions for which a Convolve of all blocks waits.
-    `pieces` has the lines that were written last, the youngest first. The result is 0 if an early
-    Convolve would not help.
+    A Convolve of all blocks waits for late instructions, which do not write these first blocks.
+    `pieces` has the lines that each step wrote, the youngest step first. The result is 0 if an
+    early Convolve would not help.
     """
     if not pieces:
         return 0
@@ -67,7 +67,8 @@ def _early(pieces: Sequence[_Piece], blocks: int) -> int:
 def _pieces(steps: Sequence[Step], source: FeatureMap, depth: int) -> Iterator[_Piece]:
     """Yield the lines of `source` that each step writes, the youngest step first.
 
-    The first piece is of the last step that writes `source`. At most `depth` pieces are yielded.
+    The first piece is of the last step that writes `source`. Steps that need no activation unit are
+    left out. At most `depth` pieces are yielded.
     """
     found = 0
     for step in reversed(steps):
@@ -94,7 +95,7 @@ def _piece(step: Step, source: FeatureMap) -> _Piece:
 
 
 def _target(step: Step, lines: Lines) -> FeatureMap | None:
-    """Return the map that `step` makes in `lines`; None if it makes no such map."""
+    """Return the map that `step` makes in `lines`; None if it makes no map there."""
     if isinstance(step, ResultsStep):
         step = step.sums.convolution
     if isinstance(step, MapStep) and step.target.lines is lines:

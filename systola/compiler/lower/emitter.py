@@ -94,10 +94,10 @@ class Emitter:
     ) -> None:
         """Begin a program for a machine of `config`.
 
-        `places` has the number of the first buffer line of each Lines. Rings in `moves_back` go
-        back to their first places in this program, see keeping. Data and program begin at byte
-        `host_offset` of the host window. `entries` and `tables` are all parameter entries and
-        tables that the program uses.
+        `places` has the number of the first buffer line of each Lines. `moves_back` has lines of
+        rings, which are variables that move on in the buffer: this program moves them back, see
+        keeping. Data and program begin at byte `host_offset` of the host window. `entries` and
+        `tables` are all parameter entries and tables that the program uses.
         """
         self.config = config
         self.moves_back = moves_back
@@ -118,9 +118,10 @@ class Emitter:
         self._table_ring = Ring(0, config.tables)
         self._entry_places: dict[bytes, int] = {}
         self._recent_entries: dict[tuple[int, int], int] = {}
-        """Places of parameter entries that are loaded before each use and not overwritten yet.
+        """Places in the machine of parameter entries that are loaded before each use.
 
-        The key is the entries' offset in the host window and the number of entries.
+        Only entries that are not overwritten yet are included. The key is the entries' offset in
+        the host window, in bytes, and the number of entries.
         """
         self._table_places: dict[bytes, int] = {}
         self._sums: dict[Hashable, range] = {}
@@ -144,7 +145,7 @@ class Emitter:
         self.emit(Opcode.DEBUG_TAG, tag=number, wait=unit)
 
     def line(self, lines: Lines, offset: int = 0) -> int:
-        """Return the number in the unified buffer of line `offset` of `lines`."""
+        """Return the address in the unified buffer of line `offset` of `lines`, counted from 0."""
         return self._places[lines] + offset
 
     def take_register(self) -> int:
@@ -154,27 +155,28 @@ class Emitter:
         return self._registers.pop()
 
     def count_samples(self, sizes: Mapping[HostMatrix, int]) -> Mapping[int, int]:
-        """Take index registers that move matrices from part to part; return them by parts' sizes.
+        """Take index registers with the offsets of the present sample or batch in host matrices.
 
-        A part is for a sample or a batch. `sizes` has for each matrix the bytes of a part. Matrices
-        with parts of one size share a register. From now on sample_register finds the registers.
+        `sizes` has for each matrix the bytes of a sample or batch. Matrices of the same size share
+        a register. Returns the register for each size. From now on sample_register finds the
+        registers.
         """
         registers = {size: self.take_register() for size in dict.fromkeys(sizes.values())}
         self._sample_registers.update({matrix: registers[sizes[matrix]] for matrix in sizes})
         return registers
 
     def sample_register(self, matrix: HostMatrix) -> int:
-        """Return the index register that moves a matrix from part to part, by sample or by batch.
+        """Return the index register with the offset of the present sample or batch in `matrix`.
 
-        Returns 0, which stands for no register, if the matrix has only one part.
+        Returns 0, which stands for no register, if the matrix has only one sample or batch.
         """
         return self._sample_registers.get(matrix, 0)
 
     def count_places(self, widths: Iterable[int], first: int) -> None:
         """Take an index register for each of the `widths`, with the place of a sample in its batch.
 
-        A register counts the place in pixels: `width` pixels for each sample before. All these
-        registers begin with the place of sample `first`.
+        The place is counted in pixels of a row. In the register for a width, each earlier sample
+        counts as this number of pixels. All these registers begin with the place of sample `first`.
         """
         for width in widths:
             register = self._sample_places[width] = self.take_register()
@@ -188,12 +190,12 @@ class Emitter:
         return self._sample_places[width]
 
     def next_place(self) -> None:
-        """Emit instructions that move the index registers to the next sample of a batch."""
+        """Emit instructions that add one sample to the index registers with places in a batch."""
         for width, register in self._sample_places.items():
             self.emit(Opcode.SET_REGISTER, register=register, first=register, value=width)
 
     def first_place(self) -> None:
-        """Emit instructions that set the index registers to the first sample of another batch."""
+        """Emit instructions that set the index registers with places in a batch to sample 0."""
         for register in self._sample_places.values():
             self.emit(Opcode.SET_REGISTER, register=register)
 
@@ -214,10 +216,10 @@ class Emitter:
         self._forget()
 
     def _forget(self) -> None:
-        """Forget the settings that the program has made so far.
+        """Forget the window, the scale and the parameter entries that are set now.
 
-        They are not known at the start and end of a loop: the instruction that runs before the next
-        one is not always the instruction that was emitted last.
+        At the start and end of a loop these settings are unknown: the instruction that is executed
+        before the next instruction is not always the instruction that was emitted last.
         """
         self._window = self._scale = None
         self._recent_entries = {}
@@ -229,11 +231,12 @@ class Emitter:
         *,
         pitch: int | None = None,
     ) -> None:
-        """Emit the Set_Config_Window for a window over `source`, unless it is set already.
+        """Emit the Set_Config_Window for a window over `source`, unless the same one is set
+        already.
 
         The rows of `source` are `pitch` lines apart, or by default as many lines as its width.
         """
-        # A single window along a side needs no stride, even if the model has a stride there.
+        # A single window in a row or column needs no stride, even if the model has a stride there.
         stride_y, stride_x = (
             stride if out > 1 else 1 for stride, out in zip(window.stride, window.out, strict=True)
         )
@@ -258,7 +261,7 @@ class Emitter:
             self._window = operands
 
     def scale(self, **operands: int) -> None:
-        """Emit the Set_Config_Scale for Vector, unless it is set already.
+        """Emit the Set_Config_Scale for Vector, unless the same one is set already.
 
         Operands that are left out have their defaults.
         """
@@ -298,8 +301,8 @@ class Emitter:
     def make_room(self, rows: int) -> None:
         """Begin the ring of accumulator rows again if fewer than `rows` rows are left in it.
 
-        Sums that are held later then lie together, and leave room for other sums. If sums are held
-        already, the method does nothing.
+        Sums that are held later then lie together, and leave room for other sums. The ring does not
+        begin again if sums are held already.
         """
         if not self._sums:
             self._accumulators.skip_to(rows)
@@ -313,11 +316,11 @@ class Emitter:
         return self._sums.pop(step).start
 
     def parameters(self, entries: Entries, first: int = 0, count: int | None = None) -> int:
-        """Return the place of parameter entries in the machine, as an instruction's operand.
+        """Return the number in the machine of the first of some parameter entries.
 
-        The entries are `first` to `first` + `count` - 1 of `entries`. If they are not in the
-        machine, the method emits an instruction that loads them. Raises CompileError if the machine
-        has too few entries.
+        The entries are `first` to `first` + `count` - 1 of `entries`. If these entries are not in
+        the machine, the method emits an instruction that loads them. Raises CompileError if the
+        machine has too few entries.
         """
         count = entries.count - first if count is None else count
         source = self._store(entries.content) + first * entry_bytes(self.config)
@@ -349,8 +352,8 @@ class Emitter:
     def table(self, content: bytes) -> int:
         """Return the number of the first of the machine's tables with the content `content`.
 
-        A curve takes several tables. If they are not in the machine, the method emits instructions
-        that load them. Raises CompileError if the machine has too few tables.
+        A curve takes several tables. If the content is not in the machine, the method emits
+        instructions that load it. Raises CompileError if the machine has too few tables.
         """
         count = table_count(content)
         if self.config.tables < count:
@@ -366,8 +369,7 @@ class Emitter:
         return self._table_places[content]
 
     def constants(self, lines: Lines, *, once: bool) -> None:
-        """Emit an instruction that loads constant lines into the buffer; the lines must have a
-        content.
+        """Emit an instruction that loads constants into the buffer lines `lines`.
 
         With `once`, the program loads the lines a single time: before the first use, or before the
         body if this use is in a loop. Without `once`, each call emits a load.
@@ -445,7 +447,7 @@ class Emitter:
         return result + self._straight_with_reads(straight)
 
     def _straight_with_reads(self, items: list[bytes | _Use]) -> list[bytes]:
-        """Return the instructions of a piece without loops, with their Read_Weights.
+        """Return the instructions of a stretch of the body without loops, with Read_Weights added.
 
         A single Read_Weights fetches tiles that follow one another in memory. It is issued before
         earlier tiles are used, so that the weight port never waits.

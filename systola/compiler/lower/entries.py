@@ -17,7 +17,7 @@ from systola.compiler.operations import Requantisation
 
 @dataclass(frozen=True)
 class Entries:
-    """Some parameter entries, one after another in memory."""
+    """A run of parameter entries, one after another in memory."""
 
     content: bytes
     """Bytes of the entries, in the order in which Load_Parameters reads them."""
@@ -34,11 +34,10 @@ def common_entry(config: Config, output: Requantisation) -> Entries:
 
 @lru_cache(maxsize=4096)
 def channel_entries(config: Config, output: Requantisation, channels: Channels) -> Entries:
-    """Return a parameter entry for each block of channels; columns without a channel have
-    multiplier 0.
+    """Return a parameter entry for each block of channels.
 
-    Results are cached: each band of an operation, and each attempt to fit a network, asks for the
-    same entries.
+    Columns of the array without a channel get multiplier 0. Results are cached: each band of an
+    operation, and each attempt to fit a network, asks for the same entries.
     """
     slots, block = channels.slots, channels.block
     # A block of channels may be shorter than the columns of the array.
@@ -62,10 +61,11 @@ def masked_entry(config: Config, output: Requantisation, columns: range) -> Entr
 
 
 def division_entry(config: Config, bits: int) -> Entries:
-    """Return one parameter entry that divides by 2^bits, half away from zero, with DOUBLE rounding.
+    """Return one parameter entry that divides by 2^bits and rounds halves away from zero.
 
-    The division is gemmlowp's RoundingDivideByPOT. The shift to the left by one and the multiplier
-    of a half cancel out before the shift to the right rounds.
+    The instruction must have DOUBLE rounding. The division is gemmlowp's RoundingDivideByPOT. The
+    shift to the left by one and the multiplier of a half cancel out before the shift to the right
+    rounds.
     """
     lanes = np.zeros(config.cols, np.int64)
     return _pack(config, lanes, lanes + (1 << 30), lanes + 1, lanes + bits)
@@ -99,8 +99,8 @@ def window_tiles(
 ) -> NDArray[np.uint8]:
     """Return weight tiles in the order of Convolve, as an array of blocks x tiles x bytes.
 
-    There are all tiles for each block of the target's channels. `weights` is kernel height x kernel
-    width x channels of the source x channels of the target.
+    The blocks are blocks of the target's channels. `weights` is kernel height x kernel width x
+    channels of the source x channels of the target.
     """
     height, width = weights.shape[:2]
     k_block, n_block = source.block, target.block

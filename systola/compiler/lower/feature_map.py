@@ -14,15 +14,17 @@ from systola.compiler.lower.channels import Channels
 
 @dataclass(eq=False)
 class Lines:
-    """Consecutive lines of the buffer, to which the compiler gives a place later.
+    """A range of consecutive lines of the buffer, to which the compiler gives a place later.
 
-    Two different objects are always different lines.
+    Two objects with equal fields still stand for different lines.
     """
 
     name: str
     count: int
     content: NDArray[np.int8] | None = None
-    """Constants, `count` x bytes of a line, loaded once and never changed; None for other lines."""
+    """Constants that the lines always hold, as `count` x bytes of a line; None for lines that steps
+    write.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,8 @@ class FeatureMap:
     Convolve has a mode for such a source.
     """
     beside: int = 1
-    """Number of pixels of the value that share a line, for an output on its way to host memory."""
+    """Number of neighbouring pixels that share a line; more than 1 only in outputs to host memory.
+    """
 
     @property
     def pixels(self) -> int:
@@ -102,7 +105,7 @@ def runs(*maps: FeatureMap) -> list[tuple[tuple[int, ...], int, int]]:
     """Return runs of consecutive lines that cover several maps of equal pixels and channels.
 
     A run has three items: the offset of its first line in each map, its number of blocks, and its
-    number of lines. Blocks that do not follow one another make a run each. Raises CompileError if
+    number of lines. In maps with gaps between blocks, each block is a run. Raises CompileError if
     the maps differ.
     """
     first = maps[0]

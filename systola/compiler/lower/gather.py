@@ -18,8 +18,8 @@ from systola.compiler.operations import identity
 class GatherStep(MapStep):
     """A step that copies a map, row by row, to the place of its sample in a map of many samples.
 
-    The place is in an index register, see Emitter.sample_place. It counts pixels: `width` for each
-    earlier sample of the batch.
+    An index register has the place, see Emitter.sample_place. The place is counted in pixels:
+    `width` pixels for each earlier sample of the batch.
     """
 
     def emit(self, emitter: Emitter) -> None:

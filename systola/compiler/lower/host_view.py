@@ -33,7 +33,7 @@ class HostView:
     channels: Channels
     packed: bool = False
     beside: int = 1
-    """Number of pixels that share a row of the matrix; FeatureMap describes `packed`."""
+    """Number of neighbouring pixels that share a row of the matrix. For `packed` see FeatureMap."""
 
     @property
     def pixels(self) -> int:

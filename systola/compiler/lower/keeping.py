@@ -44,9 +44,7 @@ PHASES = 8
 
 @dataclass(frozen=True)
 class Ring:
-    """A variable with the last rows of a map, which move on in the buffer instead of being
-    copied.
-    """
+    """A variable with the last rows of a map, which moves on in the buffer and is not copied."""
 
     kept: Kept
     joining: Concatenation
@@ -84,7 +82,7 @@ def rings(operations: Operations) -> dict[Value, Ring]:
 
 
 def _origin(value: Value, made: Mapping[Value, Node]) -> Node | None:
-    """Return the operation that made a value before any changes of shape; None for an input."""
+    """Return the operation that made a value, before any changes of shape; None for an input."""
     node = made.get(value)
     while isinstance(node, Reshape) and node.source.channels == node.result.channels:
         node = made.get(node.source)
@@ -128,7 +126,7 @@ class RingStep(Step):
         count = self.place.plane * self.place.channels.blocks - self.step
         parameter = emitter.parameters(self.output_entries)
         emitter.scale()
-        # A Vector must not write lines that it reads, so each copies at most `back` lines.
+        # A Vector must not write lines that it reads, so each Vector copies at most `back` lines.
         for done in range(0, count, back):
             emitter.emit(
                 Opcode.VECTOR,
@@ -166,10 +164,11 @@ def ring_map(ring: Ring, place: FeatureMap) -> FeatureMap:
 
 
 def turns_of(operations: Operations) -> Mapping[int, Sequence[Kept]]:
-    """Return variables by the number of the operation after which they get their next value.
+    """Return the variables that get their next value after each operation.
 
-    The number after the last operation stands for the end of the program. A variable that keeps its
-    value is left out. Raises CompileError for variables that exchange their values.
+    The key is the number of the operation, counted from 0. The number of all operations as key
+    stands for the end of the program. A variable that keeps its value is left out. Raises
+    CompileError for variables that exchange their values.
     """
     nodes, count = operations.nodes, len(operations.nodes)
     made = {node.result: number for number, node in enumerate(nodes)}
@@ -182,7 +181,8 @@ def turns_of(operations: Operations) -> Mapping[int, Sequence[Kept]]:
     turns: dict[int, list[Kept]] = {}
     at: dict[Kept, int] = {}
     while waiting:
-        # A variable is overwritten only after each other variable that takes its old value.
+        # A variable may be overwritten only after each other variable that takes its old value has
+        # it.
         free = [
             each
             for each in waiting
@@ -208,7 +208,7 @@ def turns_of(operations: Operations) -> Mapping[int, Sequence[Kept]]:
 
 
 def _first_use(operations: Operations, value: Value) -> list[int]:
-    """Return a list with the number of the first operation that takes the input `value`.
+    """Return a list with the number, from 0, of the first operation that takes the input `value`.
 
     The input is in the buffer from then on. The list is empty if `value` is no input from the host.
     """
@@ -218,7 +218,7 @@ def _first_use(operations: Operations, value: Value) -> list[int]:
 
 
 def _sharing(operations: Operations, value: Value, ring: Ring | None) -> set[Value]:
-    """Return the values that share the buffer lines of a variable with the old value `value`."""
+    """Return the values that lie in the buffer lines of a variable; `value` is its old value."""
     found = {value, ring.joining.result} if ring else {value}
     for node in operations.nodes:
         if isinstance(node, Reshape | Slice) and not found.isdisjoint(node.sources):

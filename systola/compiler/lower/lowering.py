@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lowering of neutral operations to steps on feature maps in the buffer of one machine."""
+"""The lowering of neutral operations to steps on feature maps in the buffer of one machine.
+
+A step is a piece of the program. A spilled value is kept in host memory, because the buffer has no
+room for it. A band is some rows of a map, on which an operation with spilled values works at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -70,11 +75,11 @@ from systola.compiler.operations import (
 )
 
 INPUTS_AHEAD = 2
-"""Number of operations with inputs in the buffer: the present operation, and the next ones."""
+"""Number of operations, from the present one on, with inputs that are already in the buffer."""
 
 
 class Lowering:
-    """A lowering of `operations` to steps on a machine, and to the maps that these steps use.
+    """A translation of `operations` to steps on a machine, and to the maps that these steps use.
 
     The constructor makes all steps. In a map for a batch, a row holds the same row of pixels of all
     samples side by side. If no operation of the batch has windows, each pixel is such a row. The
@@ -91,7 +96,7 @@ class Lowering:
         spill: Spill,
         attempts: Attempts | None = None,
     ) -> None:
-        """Lower `operations` into steps.
+        """Turn `operations` into steps.
 
         With `attempts`, the constructor makes only steps that no earlier attempt has made. The
         offsets of places in host memory are then not final.
@@ -128,30 +133,37 @@ class Lowering:
         self.steps: list[Step] = []
         """Steps of all parts of the program."""
         self.values: dict[Lines, Value] = {}
-        """Values in the buffer that could be in host memory, by the Lines that hold them whole."""
+        """Values in the buffer that could be in host memory. The key is the Lines object that holds
+        the whole value.
+        """
         self.bands: dict[Lines, tuple[Value, int]] = {}
-        """Values cut into bands, with their numbers of rows, by the Lines that hold a band.
+        """Values that are cut into bands, each with its number of rows.
 
-        A value can be cut into as many bands as it has rows.
+        The key is the Lines object that holds a band. A value can be cut into as many bands as it
+        has rows.
         """
         self.spilled: dict[Value, int] = {}
-        """Size in bytes of each spilled value."""
+        """Number of bytes that each spilled value takes in host memory."""
         self._gathered: dict[Value, FeatureMap] = {}
         self._rows_of: dict[Value, tuple[Value, ...]] = {}
-        """Values that are the rows of a concatenation, for each concatenation made without
-        a copy.
+        """Values that together are the rows of a concatenation's result. The key is a result that
+        is made without a copy.
         """
         self.rings = rings(operations)
-        """Variables in the buffer that are rings, by their values before a sample."""
+        """Rings, which module keeping describes, among the variables. The key is a variable's value
+        before a sample.
+        """
         self.kept = {each.before: self._kept_map(each.before) for each in operations.kept}
-        """Maps of the variables that stay in the buffer from one program to the next."""
+        """Maps of the variables that stay in the buffer from one program to the next. The key is a
+        variable's value before a sample.
+        """
         self._homes.update(self.kept)
         self.parts: list[Part] = []
         """Parts of the program: one for single samples, one for batches of samples, or both."""
         if alone := [node for node in operations.nodes if node not in batch.nodes]:
             self.parts.append(self._part(operations, alone, batch))
         self.batch_begins = len(self.steps)
-        """Number of the first step that works on a whole batch."""
+        """Position in `steps`, from 0, of the first step that works on a whole batch."""
         if batch.nodes:
             self._at_once = batch.size
             self._rows = BatchRows(batch.size, together=windows)
@@ -235,15 +247,15 @@ class Lowering:
             self._elementwise(copy, [self._homes[each.after]], self.kept[each.before])
 
     def _finish(self, waiting: Waiting) -> None:
-        """Append the remaining steps of a pooling that waited for a place between convolutions."""
+        """Append the remaining steps of a pooling that was held back to fill gaps between
+        convolutions.
+        """
         for node, steps in waiting.rest():
             self.steps += steps
             self._layers.append((node, steps))
 
     def _first_uses(self, inputs: Sequence[Value], nodes: Sequence[Node]) -> dict[Value, int]:
-        """Return for each input that is not in the buffer yet the number of its first user in
-        `nodes`.
-        """
+        """Return the position in `nodes` of the first user of each input without a place yet."""
         uses: dict[Value, int] = {}
         for number, node in enumerate(nodes):
             for source in node.sources:
@@ -252,11 +264,10 @@ class Lowering:
         return uses
 
     def _in_place(self, value: Value, like: FeatureMap) -> FeatureMap | None:
-        """Return the place of `value` in a concatenation's result, or None if it cannot be made
-        there.
+        """Return the place of `value` in a concatenation's result.
 
-        The concatenation must be the only user of `value`, and the place must suit a map like
-        `like`.
+        Returns None if `value` cannot be made directly at this place. The concatenation must be the
+        only user of `value`, and the place must suit a map like `like`.
         """
         node = self._joined.get(value)
         if node is None or node.result in self._spill.values:
@@ -314,7 +325,7 @@ class Lowering:
         if isinstance(home, FeatureMap):
             self.steps.append(StoreStep(operator=name, source=home, target=view))
         else:
-            # The output is a part of a value in host memory.
+            # The output is a part of another value that is in host memory.
             node = Unary(operator=name, result=value, source=value)
             self._elementwise(node, [home], view)
         return view
@@ -327,7 +338,8 @@ class Lowering:
     def _may_spill(self, value: Value, source: FeatureMap) -> None:
         """Note that a value in the buffer could be in host memory instead.
 
-        Values of a batch are left out, since a smaller batch also takes less room.
+        Values of a batch are not noted, since the compiler makes room for these values by a smaller
+        batch.
         """
         if self._at_once == 1:
             self.values.setdefault(source.lines, value)
@@ -385,7 +397,7 @@ class Lowering:
                 self._calculate(node, homes, target)
 
     def _target(self, node: Node, homes: list[Home]) -> Home:
-        """Return a new map in the buffer for the result of `node`, or a place in host memory."""
+        """Return a new map in the buffer, or a place in host memory, for the result of `node`."""
         channels = self._layouts[node.result]
         height, width = self._rows.grid(node.result)
         match node:
@@ -481,7 +493,7 @@ class Lowering:
             self._whole(node, homes, target)
 
     def _steps(self, node: Node, sources: list[FeatureMap], target: FeatureMap) -> list[Step]:
-        """Return the steps for `node` if its sources and result are all in the buffer."""
+        """Return the steps for `node` with all its sources and its result in the buffer."""
         taps, hidden = self._attempts.taps, self._ahead(node)
         return node_steps(self._config, node, sources, target, self._at_once, taps, hidden)
 
@@ -490,8 +502,8 @@ class Lowering:
 
         The next operation must be a convolution that takes the result of `node`. The array starts
         this convolution with blocks of channels that are complete. If a third operation takes the
-        convolution's results block by block, the cycles are counted there, and the method returns
-        0.
+        convolution's results block by block, the method returns 0, as the cycles count for the
+        third operation.
         """
         if not isinstance(node, DepthwiseConvolution):
             return 0
@@ -537,8 +549,9 @@ class Lowering:
         self._in_bands(node, target.height, piece)
 
     def _elementwise(self, node: Elementwise, homes: list[Home], target: Home) -> None:
-        """Make the steps for an element-wise operation, in bands of pixels, or of pairs of pixels
-        of int16.
+        """Make the steps for an element-wise operation, in bands of pixels.
+
+        For int16, pairs of pixels with low and high bytes count as one pixel.
         """
         lines = 2 if is_wide(node) else 1
         pixels = target.pixels // lines
@@ -582,8 +595,8 @@ class Lowering:
     ) -> None:
         """Append the steps for a result of `rows` rows, band by band.
 
-        `piece` returns two lists of steps for a band: loads, and the work. The loads of a band come
-        before the work on the previous band.
+        `piece` returns two lists of steps for a band: loads of its inputs, and the work. The loads
+        of a band come before the work on the previous band.
         """
         pieces = [piece(band) for band in cut(rows, self._spill.bands.get(node.result, 1))]
         steps = [step for loads, work in pieces for step in (*loads, *work)]
