@@ -112,8 +112,9 @@ def width_bits(config: Config) -> int:
 def _position(config: Config) -> Position:
     """Return the layout of a place in a feature map.
 
-    A coordinate may be negative, as a window may begin before the map. It is so wide that no step
-    leads past the upper half of the positive numbers, which is beyond any map.
+    A coordinate may be negative, as a window may begin before the map. A coordinate is so wide that
+    a step from the map leads at most into the upper half of its positive numbers. This half is
+    beyond any map.
     """
     return Position(
         line_bits=line_bits(config),
@@ -123,10 +124,11 @@ def _position(config: Config) -> Position:
 
 
 def matrix_walk(config: Config) -> Walk:
-    """Return the walk of MatrixMultiply and Convolve, for results that fit into the accumulators.
+    """Return the layout of the walk of MatrixMultiply and Convolve.
 
-    MatrixMultiply has its vectors as rows (`oy`), and its tiles along K as columns of the kernel
-    (`kx`). The halves of int16 vectors are `ox`, and the halves of int16 weights are `block`.
+    Its counts are wide enough for results that fit into the accumulators. Levels are named after
+    their use in Convolve. MatrixMultiply has its vectors in level `oy`, and its tiles along K in
+    level `kx`. Level `ox` has the halves of int16 vectors, and `block` the halves of int16 weights.
     """
     line, rows = line_bits(config), row_bits(config)
     blocks = InstructionLayout(Opcode.CONVOLVE)["k_tiles"].width
@@ -152,9 +154,11 @@ def matrix_walk(config: Config) -> Walk:
 
 
 def vector_walk(config: Config) -> Walk:
-    """Return the walk of the activation unit's instructions, for results that fit into the buffer.
+    """Return the layout of the walk of the activation unit's instructions.
 
-    Vector has its vectors as columns (`ox`), and the halves of an int16 operand as `kx`.
+    Its counts are wide enough for results that fit into the buffer. Levels are named after their
+    use in Depthwise. Vector has its vectors in level `ox`, and the halves of an int16 operand in
+    level `kx`.
     """
     line = line_bits(config)
     stride, dilation = _WINDOW["stride_x"].width, _WINDOW["dilation_x"].width
@@ -226,7 +230,7 @@ class Transfer(data.StructLayout):
 
 
 class HostTransfer(Transfer):
-    """A transfer at an offset in the host window."""
+    """A transfer in host memory; its `address` is an offset in the host window."""
 
     def __init__(self, *, config: Config):
         lines = bits_for(config.buffer_lines)
@@ -254,8 +258,8 @@ class WeightTransfer(data.StructLayout):
 class Tail(data.StructLayout):
     """The lines of a copy that have only `bytes` bytes.
 
-    With `every` = 0 these are all lines from `line` on. Else they are the last line of each `every`
-    lines.
+    With `every` = 0 all lines from `line` on have so few bytes. Else the last one of each `every`
+    lines has.
     """
 
     def __init__(self, *, config: Config):
@@ -325,19 +329,19 @@ class MatrixCommand(data.StructLayout):
 
     | field                          | meaning |
     |---|---|
-    | `walk`                         | its places |
+    | `walk`                         | walk over the lines that are read |
     | `accumulator`                  | the first row of the accumulators |
-    | `accumulate`                   | the first product is added to the rows, too |
+    | `accumulate`                   | results are added to the old content of the rows |
     | `wide_vectors`, `wide_weights` | vectors and weights of int16 |
     | `sequential`                   | lines are read in ascending order, for the last time in the
-                                       last iteration of level `n` |
-    | `bounded`                      | vectors outside `height` and `width` are `fill` |
+                                       last iteration of level `n` (tiles along N) |
+    | `bounded`                      | vectors outside the map consist of `fill` |
     | `height`                       | rows of the feature map |
     | `width`                        | columns of the feature map, in bytes if `packed` |
     | `fill`                         | the byte outside the map |
     | `packed`                       | channels are packed: x counts bytes |
-    | `byte`                         | bytes from the line before the place's to the start of its
-                                       vector, if `packed` |
+    | `byte`                         | byte of its first line with which the first vector of a row
+                                       begins, if `packed` |
     | `byte_step`                    | bytes from one vector to the next, if `packed` |
     """
 
@@ -426,7 +430,7 @@ _OF_TRAINING = "exponent", "stochastic", "quotient", "paired"
 
 
 def is_curve(command: data.View) -> Value:
-    """Return whether the function of an ActivateCommand is a curve, where there are curves."""
+    """Return whether the function of an ActivateCommand is a curve, on machines with curves."""
     return (command.function == Function.TABLE) & command.wide
 
 
@@ -437,7 +441,7 @@ class ActivateCommand(data.StructLayout):
     |---|---|
     | `source`          | source of the numbers |
     | `accumulator`     | first accumulator row, if rows are the source |
-    | `walk`            | the taps of operand a; for ACCUMULATORS one step for each vector |
+    | `walk`            | walk over taps of operand a; for ACCUMULATORS a place for each vector |
     | `height`, `width` | rows and columns of the feature map |
     | `operand`         | first line of the `taps` lines of a block's weights, or of operand b |
     | `fill`            | the byte outside the map |
@@ -455,7 +459,7 @@ class ActivateCommand(data.StructLayout):
     | `rounding`, `zero_point` | rounding and zero point of the results |
     | `low`, `high`     | results are clamped to these |
     | `table`           | number of the table, or an Other |
-    | `exponent`        | exponent register with shifts in place of the entry's, 0 for none |
+    | `exponent`        | exponent register that replaces the shifts of the entry, 0 for none |
     | `stochastic`      | with `rounding` SINGLE: random numbers are added in place of halves |
     | `gathers`         | with COPY: sums come from the table of int32 from `table` on |
     | `relative`        | with `gathers`: line `operand` is subtracted from all vectors |
@@ -467,7 +471,8 @@ class ActivateCommand(data.StructLayout):
     the walk's step from block to block is added to `operand`. Other instructions read no lines.
 
     A MEASURE of lines or rows walks over them as Vector or Activate does. Its MeasureLayout lies in
-    `multiplier_b`. The counter of a RANDOM lies there and in `shift_b`, its seed in `multiplier_a`.
+    `multiplier_b`. The counter of a RANDOM lies in `multiplier_b` and `shift_b`, and its seed in
+    `multiplier_a`.
     """
 
     def __init__(self, *, config: Config):

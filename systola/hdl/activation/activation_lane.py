@@ -45,7 +45,10 @@ class ScalingControl(data.StructLayout):
 
 
 class ScaleControl(data.StructLayout):
-    """A control for MULTIPLIER_STAGE of the requantiser: an element's multiplier, if `scaled`."""
+    """A control with the multiplier of an element, for MULTIPLIER_STAGE of the requantiser.
+
+    The multiplier is valid if `scaled` is set; then the requantiser scales the element.
+    """
 
     def __init__(self) -> None:
         super().__init__({"scaled": 1, "multiplier": 31})
@@ -115,8 +118,8 @@ class ActivationLane(wiring.Component):
     | `tap`         |                  | weight for the VectorLane, with depthwise lanes |
     | `before`      |                  | low byte for the VectorLane, if the machine `reads_pairs` |
     | `pair`        |                  | `before` is valid |
-    | `waits_at`    |                  | places in the VectorLane's memory, if the machine
-                                         `reads_pairs` |
+    | `waits_at`    |                  | places in the VectorLane's memory of halved elements
+                                         and addends, if the machine `reads_pairs` |
     | `accumulator` | 0                | a sum from the accumulators: the value |
     | `use_sum`     | 0                | the value is the sum of the VectorLane instead |
     | `scaling`     | 0                | the value is an element instead |
@@ -144,8 +147,10 @@ class ActivationLane(wiring.Component):
     | `pick`        | PICK_STAGE       | choice of the byte, with tables or 16-bit modes |
     | `byte_out`    | PICK_STAGE       | the byte, from logic; the user puts it into a register |
 
-    The VectorLane took an element VALUE_STAGE cycles before cycle 0, and later adds the scaled
-    element to its sum.
+    If the value is an element, the VectorLane took the byte of the element VALUE_STAGE cycles
+    before cycle 0. The VectorLane later adds the scaled element to its sum.
+
+    A machine that `reads_pairs` reads both lines of an int16 operand in one cycle.
 
     Throughput: one value a cycle. No back-pressure. Each lane has its own copy of the tables.
     With attention, a TableLane has the tables. The number on a curve takes the place of the result
@@ -158,7 +163,7 @@ class ActivationLane(wiring.Component):
     GATE_STAGE = Requantiser.LATENCY
     PICK_STAGE = Requantiser.LATENCY + TABLE_LATENCY
     _PASSED_ON = ("accumulator", "use_sum", "bias", "shift_right", "rounding", "low", "high")
-    """Inputs of the lane that its requantiser takes unchanged."""
+    """Names of the inputs of the lane that go to the requantiser unchanged."""
 
     def __init__(self, *, config: Config):
         self._config = config

@@ -38,13 +38,14 @@ from systola.hdl.ports import (
 )
 
 LEAST = 128
-"""Zero point of a tap outside the map. Its element is 0 - LEAST, the smallest int8, so that no
-maximum counts it.
+"""Zero point for taps outside the map, where Pool takes the maximum.
+
+Such a tap counts as 0 - LEAST, the smallest int8, so that it never raises a maximum.
 """
 FOLLOW_LATENCY = 2
 """Cycles through the interlock: from the report that lets a step pass to the read of the step."""
 FRONT_LATENCY = PLAN_LATENCY + 1 + FOLLOW_LATENCY
-"""Cycles from a command to its first read, through walk, plan and interlock."""
+"""Cycles from a command to its first read, through walker, planner and interlock."""
 
 
 class ActivationUnit(wiring.Component):
@@ -58,7 +59,7 @@ class ActivationUnit(wiring.Component):
 
     | port                | meaning |
     |---|---|
-    | `queue`             | the queue of commands; `pop`: all steps of the command were taken off |
+    | `queue`             | the queue of commands; with `pop` all steps of the command are taken |
     | `activate_reading`  | the list of accumulator rows: reports each row in the cycle after its
                             read, and retires when all are read |
     | `activate_operands` | the list of buffer lines: retires in the cycle after the last read |
@@ -69,8 +70,8 @@ class ActivationUnit(wiring.Component):
     | `parameters`        | writes into the parameter memory |
     | `tables`            | writes into the tables, with tables |
     | `buffer`            | writes of result lines |
-    | `takes_line`        | a step that reads no accumulators was made, in the cycle before; a
-                            counter uses it |
+    | `takes_line`        | for a counter: in the cycle before, a step was made that reads no
+                            accumulators |
     | `running`           | a program runs; only where columns take turns |
 
     - Latency: the first read comes FRONT_LATENCY cycles after the command. The read of a step that
@@ -126,14 +127,14 @@ class ActivationUnit(wiring.Component):
         command = self._plan(m, interlock, instruction_ends)
 
         from_accumulators = command.source == Source.ACCUMULATORS
-        in_both = Signal()  # a Measure, which has entries in both lists of reads
+        in_both = Signal()  # the command is a Measure, with entries in both lists of reads
         if self._config.training:
             m.d.comb += in_both.eq((command.function == OTHER) & measures(command.table))
         adds = (command.operation == Operation.ADD) | (command.operation == Operation.SUBTRACT)
         elements_scaled = Signal()
         m.d.comb += elements_scaled.eq((command.source == Source.VECTOR) & adds)
         # Bit n: a sum of scaled elements was issued n + 1 cycles ago. Such a sum occupies the
-        # requantisers for one cycle in each turn, and so does each of its elements.
+        # requantisers for one cycle in each turn, and so does each element of the sum.
         scaled_sums = Signal(SLOT_DISTANCE)
         meeting = scaled_sums[SLOT_DISTANCE + 1 - 2 * self._config.columns_per_lane :]
         step, offered, done = self._step(m, interlock, meeting.any())
@@ -178,7 +179,8 @@ class ActivationUnit(wiring.Component):
         queue = self.queue
         connect(m, planner.steps, interlock.input)
         m.d.comb += planner.frees.eq(interlock.frees)
-        # The masks of the step that the planner offers. They lose each entry that leaves its list.
+        # The masks of the step that the planner offers. A mask loses its entry when the entry
+        # leaves its list.
         step_masks = Signal.like(queue.masks)
         next_masks = Signal.like(step_masks)
         m.d.comb += [
@@ -402,8 +404,8 @@ class ActivationUnit(wiring.Component):
         zero_a: Value = scale.zero_a
         if self._config.attention:
             no_product |= command.gathers
-            # Each element of a `relative` command is less the sum of the line's byte and `zero_a`,
-            # which is kept as the byte is read.
+            # A `relative` command keeps a line in the phase TAPS, with `zero_a` added to each byte.
+            # Later each lane subtracts its kept number from each element.
             keeps = Mux(command.relative, in_taps, keeps)
             zero_a = Mux(in_taps, -zero_a, zero_a)
             m.d.comb += control.element.relative.eq(command.relative & in_elements)

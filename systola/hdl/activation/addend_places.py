@@ -10,12 +10,12 @@ from systola.hdl.activation.vector_lane import PLACE_BITS, AddendPlaces, VectorL
 
 
 def addend_places(m: Module, adds_to_sum: Value) -> data.View:
-    """Return the places in memory that all lanes use in this cycle, for a write and for a read.
+    """Return the places in the memory of addends that all lanes write and read in this cycle.
 
     An addend is read two cycles before the requantiser takes it. A sum of lines reaches the
     requantiser one cycle later than an accumulator row. So after a cycle with `adds_to_sum`, an
-    addend is read that has waited one cycle longer. The next addend may follow after three cycles.
-    Halves of elements wait in the same memory, but never for the additional cycle.
+    addend is read that has waited one cycle longer. Addends are at least three cycles apart.
+    Halved elements wait in the same memory, but never for the additional cycle.
     """
     assert 1 << PLACE_BITS == 2 * VectorLane.WAITING
     places, adds_before = Signal(AddendPlaces()), Signal()

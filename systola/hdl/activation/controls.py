@@ -65,10 +65,10 @@ class VectorControl(data.StructLayout):
     |---|---|
     | `line`      | the first line of the result |
     | `last`      | the vector is the last of its instruction |
-    | `parameter` | its parameter entry |
-    | `use_sum`   | its value is a sum of buffer lines, not an accumulator row |
-    | `scaled`    | the elements of its sum are scaled |
-    | `number`    | number of its instruction, modulo INSTRUCTIONS |
+    | `parameter` | number of the parameter entry of the vector |
+    | `use_sum`   | the vector is a sum of buffer lines, not an accumulator row |
+    | `scaled`    | the elements of the sum are scaled |
+    | `number`    | number of the instruction, modulo INSTRUCTIONS |
     """
 
     def __init__(self, *, config: Config):
@@ -133,7 +133,8 @@ class InstructionControl(data.StructLayout):
 class EndControl(data.StructLayout):
     """A control that accompanies a vector in its last stages, until its line is written.
 
-    It holds the settings themselves, so the number of the instruction is not needed any longer.
+    The control holds the settings of the instruction themselves. So the number of the instruction
+    is not needed any longer.
     """
 
     def __init__(self, *, config: Config):

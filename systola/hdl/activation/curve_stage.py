@@ -28,12 +28,12 @@ class CurveStage(wiring.Component):
     |---|---|
     | `valid`          | there is a vector, in the cycle before TABLE_STAGE of the lanes |
     | `control`        | control of the vector |
-    | `on_curve`       | its function is a curve; in the same cycle as `valid` |
-    | `table`          | its table, one cycle later |
+    | `on_curve`       | the function of the vector is a curve; in the same cycle as `valid` |
+    | `table`          | number of the vector's table, one cycle after `valid` |
     | `gathers`        | a line is read that looks up numbers of int32 |
-    | `gathered_table` | with `gathers`: the first table of these numbers |
+    | `gathered_table` | with `gathers`: the first table of the numbers |
     | `gathers_now`    | in the next cycle the lanes look up a line that was read GATHER_STAGE
-                         cycles ago; then `table` is the table of these numbers |
+                         cycles ago; then `table` is `gathered_table` of that line |
     | `passed_valid`   | a vector leaves |
     | `passed`         | control of this vector |
     | `bytes`          | writes of bytes, in the order of their addresses |

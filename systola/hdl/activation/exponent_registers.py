@@ -11,7 +11,7 @@ from systola.hdl.commands import MeasureLayout
 
 MAGNITUDE_BITS = 31
 MEASURED = 4
-"""Cycles from `last` to the first `select` that reads the register's new value."""
+"""Cycles from the end of a Measure (`last`) to the first `select` that reads the new value."""
 
 
 class ShiftLayout(data.StructLayout):
@@ -19,10 +19,10 @@ class ShiftLayout(data.StructLayout):
 
     | field      | meaning |
     |---|---|
-    | `replaces` | the shifts take the place of the shifts in the parameter entry: for any register
+    | `replaces` | the shifts replace the shifts of the parameter entry; set for every register
                    but 0 |
-    | `right`    | the register, clamped to 0 to 31 |
-    | `left`     | the negated register, clamped to 0 to 7 |
+    | `right`    | value of the register, clamped to 0 to 31 |
+    | `left`     | negated value of the register, clamped to 0 to 7 |
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class ExponentRegisters(wiring.Component):
     | port         | meaning |
     |---|---|
     | `select`     | number of the register that is read |
-    | `shifts`     | its shifts, combinational |
+    | `shifts`     | shifts of this register, combinational |
     | `take`       | a Measure comes |
     | `about`      | with `take`: the fields of the Measure |
     | `counts`     | a vector of the Measure comes, one cycle after `take` or later |

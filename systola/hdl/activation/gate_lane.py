@@ -11,9 +11,10 @@ from systola.hdl.parts.turns import registers_in_turn
 HIGHEST = (1 << 15) - 1
 """The largest int16."""
 FACTORS = 7
-"""Number of factors exp(-2^-2), exp(-2^-1), ... exp(-2^4).
+"""Number of factors exp(-2^-2), exp(-2^-1), ... exp(-2^4), from which an exponential is made.
 
-Condition n, from 0 to 6, holds if the argument needs factor n.
+A condition decides if a sum updates the value. Condition n, from 0 to 6, holds if the exponential
+of the argument needs factor n.
 """
 ZERO, POSITIVE, ALWAYS = 7, 8, 9
 """Numbers of three conditions: the argument is 0, the argument is not negative, always true."""
@@ -22,9 +23,9 @@ PRODUCT_LATENCY = 2
 
 
 def slots(turns: int) -> int:
-    """Return the number of steps, of `turns` cycles each, between two products of a vector.
+    """Return the number of steps, of `turns` cycles each, from a product of a vector to the next.
 
-    The second product needs the sum with the first one as a factor. In the steps between, the
+    The next product has a sum with the first product as a factor. In the steps between, the
     multiplier is free for other vectors. So this number of vectors can share a lane.
     """
     return -(-(PRODUCT_LATENCY + 1) // turns)
@@ -36,14 +37,14 @@ def sum_steps(turns: int) -> int:
 
 
 class First(enum.Enum, shape=1):
-    """The first operand of the multiplier."""
+    """A choice of the first operand of the multiplier."""
 
     VALUE = 0
     ARGUMENT = 1
 
 
 class Second(enum.Enum, shape=2):
-    """The second operand of the multiplier."""
+    """A choice of the second operand of the multiplier."""
 
     CONSTANT = 0
     ARGUMENT = 1
@@ -52,7 +53,7 @@ class Second(enum.Enum, shape=2):
 
 
 class Addend(enum.Enum, shape=2):
-    """The first operand of the adder."""
+    """A choice of the first operand of the adder."""
 
     OFFSET = 0
     ARGUMENT = 1
@@ -61,7 +62,7 @@ class Addend(enum.Enum, shape=2):
 
 
 class ProductTerm(enum.Enum, shape=2):
-    """The second operand of the adder, made from the product.
+    """A choice of the second operand of the adder, which is made from the product.
 
     ROUNDED is the product divided by 2^15 and rounded. QUADRUPLE is four times this number, and
     NEGATED is this number with the opposite sign.
@@ -119,7 +120,7 @@ class GateControl(data.StructLayout):
     |---|---|
     | `load`    | take a new argument |
     | `shift`   | double the argument |
-    | `take`    | give the argument to the vector that adds in this step |
+    | `take`    | derive the conditions of the vector that adds in this step from the argument |
     | `factors` | operands of the multiplier, for the vector that multiplies in this step |
     | `terms`   | operands of the adder, one step before the sum |
     | `sum`     | control of the sum, `sum_steps` after the `factors` of the same row |
@@ -145,16 +146,17 @@ class GateLane(wiring.Component):
     |---|---|
     | `control`  | control of the present step |
     | `argument` | the argument, in the cycle after the sequencer's `start` |
-    | `result`   | the function's value, for one step, GateSequencer.latency() steps later |
+    | `result`   | value of the function, for one step, GateSequencer.latency() steps after
+                   `argument` |
     | `first`    | a factor, if `control.factors.multiply` is set |
     | `second`   | the other factor |
     | `product`  | the product, PRODUCT_LATENCY cycles after its factors |
 
     The multiplier lies outside of this unit. Up to `slots` vectors are in the lane at a time, each
     in a step of its own. A vector multiplies in one step, adds in a later step, and multiplies its
-    sum when its turn comes again. For this its registers move round in a ring. If several columns
-    share the lane, a step has one cycle for each of them. All vectors share the register `spare`,
-    and the conditions of the factors.
+    sum when its turn comes again. So the registers of the vectors move round in a ring. If
+    several columns share the lane, a step has one cycle for each of them. All vectors share the
+    register `spare`, and the conditions of the factors.
     """
 
     def __init__(self, *, turns: int = 1) -> None:
@@ -181,10 +183,10 @@ class GateLane(wiring.Component):
         def registers(name: str, shape: Shape, *, places: int = turns) -> list[Signal]:
             return registers_in_turn(m, shape, turns=places, name=name)
 
-        # a, the negated absolute value of the argument, is the argument of the exponential. After
-        # its shift by the integer bits, bits 12:0 are a modulo 1/4 with 15 fractional bits. Bits
-        # 19:13, inverted, are the number of whole quarters between a modulo 1/4 and a. Bit 20 is
-        # the sign: 0 for a = 0 only.
+        # The exponential has the argument a, the negated absolute value of the lane's argument.
+        # `argument` is a, shifted by the integer bits. Bits 12:0 are a modulo 1/4 with 15
+        # fractional bits. Bits 19:13, inverted, are the number of whole quarters from a up to
+        # (a modulo 1/4) - 1/4. Bit 20 is the sign, which is 0 only for a = 0.
         arguments = registers("argument", signed(21))
         argument = arguments[-1]
         positives = registers("positive", unsigned(1))
@@ -200,7 +202,7 @@ class GateLane(wiring.Component):
             m.d.sync += positives[0].eq(positive)
         with m.If(control.load | control.shift):
             m.d.sync += arguments[0].eq(start.total)
-        # a modulo 1/4, less 1/8: from -1/8 to 1/8, with 15 fractional bits.
+        # (a modulo 1/4) - 1/8, a number from -1/8 to 1/8, with 15 fractional bits.
         centred = Signal(signed(13))
         m.d.comb += centred.eq(argument[:13] ^ 1 << 12)
 

@@ -67,12 +67,12 @@ def _add(*, condition: int = ALWAYS, **fields: Any) -> Row:
 
 
 def _product(*, term: ProductTerm = ProductTerm.ROUNDED, **fields: Any) -> Row:
-    """Return a row that multiplies, and adds to the product."""
+    """Return a row that multiplies, and adds a number to the product."""
     return _add(multiply=1, product=term, **fields)
 
 
 def _double(**fields: Any) -> Row:
-    """Return a row that doubles the value."""
+    """Return a row that doubles the value of a vector."""
     return _add(addend=Addend.VALUE, doubles=1, **fields)
 
 
@@ -88,15 +88,15 @@ def _exponential() -> list[Row]:
         _product(constant=HALF, addend=Addend.ARGUMENT),
         _product(constant=EXP_OF_EIGHTH, offset=EXP_OF_EIGHTH),
     ]
-    # The argument differs from this interval by a sum of powers 2^e. Multiply by exp(-2^e) for each
-    # of these powers.
+    # The argument is x - 1/8 less a sum of powers 2^e. Multiply by exp(-2^e) for each of these
+    # powers.
     factors = [_product(constant=EXPONENTIALS[n], condition=n) for n in range(FACTORS)]
     return rows + factors
 
 
 def microprogram(*, tanh: bool) -> list[Row]:
     """Return the rows of SIGMOID or TANH."""
-    # d = (1 + e) / 2, rounded down; then 1 / d.
+    # With the exponential e: d = (1 + e) / 2, rounded down, and then 1 / d.
     rows = [
         *_exponential(),
         _product(constant=-HALF, term=ProductTerm.NEGATED, offset=HALF, keep=1),
@@ -108,7 +108,8 @@ def microprogram(*, tanh: bool) -> list[Row]:
             # y + y * (1 - d * y)
             _product(second=Second.SAVED, term=ProductTerm.QUADRUPLE, addend=Addend.SAVED, save=1),
         ]
-    # 1/d / 2 = 1 / (1 + e), or 1/d - 1 = (1 - e) / (1 + e), now with 15 fractional bits.
+    # For the absolute value of the argument, SIGMOID is 1/d / 2 = 1 / (1 + e), and TANH is
+    # 1/d - 1 = (1 - e) / (1 + e), now with 15 fractional bits.
     if tanh:
         rows.append(_product(constant=ALMOST_ONE, term=ProductTerm.QUADRUPLE, offset=MINUS_ONE))
     else:
@@ -127,7 +128,7 @@ def microprogram(*, tanh: bool) -> list[Row]:
 
 def inverse_program() -> tuple[list[Row], int]:
     """Return the program of 1/x, and the number of its row that squares 1/sqrt(x) to get 1/x."""
-    # First, half of the difference between -x and the argument modulo 1/4, less 1/8. It is -3, -5
+    # Let c be the argument modulo 1/4, less 1/8. The first rows make half of -x - c. It is -3, -5
     # or -7 times 2^11 for 1, 2 or 3 whole quarters in the argument. For 0 quarters, and for 4 (the
     # argument 0), the last rows set the results.
     rows = [

@@ -23,9 +23,9 @@ class GateQueue(wiring.Component):
     | port         | meaning |
     |---|---|
     | `gate`       | the present instruction has a function of GATES |
-    | `sums_lines` | its values are sums of lines, not accumulator rows |
-    | `alone`      | its elements are scaled, or it computes 1/x |
-    | `issues`     | the present step issues a vector; with the last turn |
+    | `sums_lines` | the present instruction has sums of lines as vectors, not accumulator rows |
+    | `alone`      | the present instruction scales its elements, or computes 1/x |
+    | `issues`     | the present step issues a vector; high only in the last turn of the step |
     | `turn`       | the turn of the step, where columns take turns |
     | `hold_all`   | no step may be made |
     | `hold_issue` | no step may be made that issues a vector |
@@ -33,7 +33,7 @@ class GateQueue(wiring.Component):
     - `hold_all` stays for `alone_after` steps after the last vector with gates. It does not hold an
       instruction with gates and the same `sums_lines` as this vector, if neither is `alone`.
     - `hold_issue` gives each vector with gates its own time slot: the vector comes `gate_spacing`
-      steps after the last one, or later by a multiple of `slots`.
+      steps after the vector with gates before, or later by a multiple of `slots`.
 
     Both outputs are registers. The caller makes no step for two steps after `issues` with `gate`.
     """
@@ -59,7 +59,7 @@ class GateQueue(wiring.Component):
         after_rows, after_lines = (alone_after(turns, sums_lines=lines) for lines in (False, True))
         steps_remaining = Signal(range(after_lines))  # steps remaining until `hold_all` ends
         slot_place = Signal(range(places))
-        # `sums_lines` and `alone` of the last vector with gates.
+        # `sums_lines` and `alone` as they were for the last vector with gates.
         lines_there, alone_there = Signal(), Signal()
         vector_waits = Signal()
         m.d.sync += vector_waits.eq(

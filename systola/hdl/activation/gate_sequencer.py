@@ -32,10 +32,12 @@ from systola.hdl.parts.turns import registers_in_turn
 
 SIGMOID_INTEGER_BITS = 3
 PARTS = {"factors": FactorControl(), "terms": TermControl(), "sum": SumControl()}
-"""The parts of the control of the lanes. A row of a program sets each part in a different step."""
+"""Parts of GateControl, with their layouts. A row of a program sets each part in another step."""
 PASSED_ON = 3
-"""Steps from `vector_places` to the lanes, one for each register on the way: for the bits of the
-row, for the control of the chosen program, and near the lanes.
+"""Steps from the choice of a program's row to its use in the lanes, one for each register between.
+
+The registers hold the bits of the row, the control of the chosen program, and a copy near the
+lanes.
 """
 TAKING_ROW = 4
 """Number of the row that lets the lanes derive the conditions of the factors from the argument."""
@@ -116,7 +118,7 @@ class GateSequencer(wiring.Component):
 
     @staticmethod
     def latency(turns: int) -> int:
-        """Return the steps from the argument to the results."""
+        """Return the number of steps from the argument of a vector to its results."""
         return lead(turns) + slots(turns) * ROWS
 
     def elaborate(self, platform: object) -> Module:
@@ -137,7 +139,10 @@ class GateSequencer(wiring.Component):
         m.d.comb += self.finishes.eq(vector_places[-1])
 
         def passed(part: str, numbers: Iterable[int], name: str) -> Signal:
-            """Return a register that is high if a vector next uses `part` of a row in `numbers`."""
+            """Return a register that is high before a vector uses `part` of a row.
+
+            `numbers` are the numbers of the rows that count.
+            """
             row_comes = Signal(name=name)
             m.d.sync += row_comes.eq(
                 Cat(vector_places[times[part] + places * number] for number in numbers).any()
@@ -145,8 +150,9 @@ class GateSequencer(wiring.Component):
             return row_comes
 
         def kept(value: Value, name: str) -> dict[str, Signal]:
-            """Return, for each part of the control, `value` as it was when the vector started that
-            uses this part.
+            """Return, for each part of the control, a bit of the vector that uses the part now.
+
+            The bit of a vector is `value` in the cycle of its start.
             """
             ring = registers_in_turn(m, unsigned(1), turns=places, name=name)
             with m.If(self.start):

@@ -18,12 +18,12 @@ class IssuedVectors(wiring.Component):
     | port         | meaning |
     |---|---|
     | `issue`      | a vector is issued |
-    | `vector`     | its control |
+    | `vector`     | control of this vector |
     | `first_turn` | this is the first turn of a step, where columns take turns |
     | `made`       | the step of an `issue` READ_SLACK cycles ago was made, where columns take turns
                      |
-    | `control`    | the control of a vector that was issued |
-    | `valid`      | there is a vector at `control` |
+    | `control`    | control of the vector that comes out |
+    | `valid`      | a vector comes out |
 
     A vector of accumulators comes out in the cycle of its `issue`. A vector of lines (`use_sum`)
     comes SUM_LATENCY cycles later, or SCALED_LATENCY cycles if its elements are scaled. The caller

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control ports of the lanes that belong to buffer lines, each in the cycle that needs it."""
+"""The controls of the lanes for buffer lines, each delayed to the cycle in which lanes use it."""
 
 from collections.abc import Sequence
 

@@ -16,7 +16,10 @@ from systola.hdl.control.signatures import list_signature
 from systola.hdl.parts.promise import at_most_one, promised
 
 GATES = 4
-"""Places for the line numbers of vectors in the gates: one more than the gates can hold vectors."""
+"""Number of places where line numbers wait for the results of the gates.
+
+The gates hold at most GATES - 1 vectors.
+"""
 
 
 class EndingVector(data.StructLayout):
@@ -142,7 +145,10 @@ class LineWriter(wiring.Component):
         return gate_vector
 
     def _announce(self, m: Module, gate: data.View) -> None:
-        """Announce the line of a result, or both of its lines when the second line is due."""
+        """Announce the lines of results.
+
+        A result of two lines is announced once, when its second line is due.
+        """
         one, two, shared = self.announced, self.announced_wide, self._config.columns_per_lane > 1
         lines: list[Value] = [self.written]
         for cycle in range(self._config.columns_per_lane):

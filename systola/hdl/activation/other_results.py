@@ -26,7 +26,8 @@ class OtherResults(wiring.Component):
     """A unit that replaces the bytes of the lanes by transposed lines or random bytes, and
     measures.
 
-    A vector passes these ports one after the other. The unit acts on vectors with function OTHER.
+    A vector comes to `issued`, `coming`, `valued` and `ending` in this order. The unit acts only on
+    vectors with function OTHER.
 
     | port        | meaning |
     |---|---|

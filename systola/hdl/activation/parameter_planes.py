@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parameter memory: bias, multiplier and shift of the channels, in planes of a byte each."""
+"""The parameter memory: bias, multiplier and shift of the channels, in planes.
+
+A plane is a memory that has, for each entry, one byte for each of its C channels.
+"""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
@@ -14,12 +17,14 @@ from systola.hdl.memories.sram import Sram
 from systola.hdl.ports import ParameterWriteSignature
 
 ENTRY_LATENCY = 2
-"""Cycles from an address to its bytes."""
+"""Cycles from the number of an entry, at the memory of a plane, to the bytes of the plane."""
 MULTIPLIER_PLANES = range(4, 8)
 
 
 class ParameterPlanes(wiring.Component):
-    """A memory that reads an entry in every cycle, as it is known late whether there is a vector.
+    """A memory that reads a parameter entry in every cycle.
+
+    Whether a vector needs the entry is known too late to leave out a read.
 
     | port     | meaning |
     |---|---|
@@ -27,8 +32,8 @@ class ParameterPlanes(wiring.Component):
     | `entry`  | number of the entry that is read |
     | `planes` | C bytes of each plane |
 
-    Latency: LATENCY cycles from `entry` to `planes`, so that they come with the accumulator row.
-    The planes of the multiplier come after LATE cycles, when the requantiser needs them.
+    Latency: LATENCY cycles from `entry` to `planes`, so that the planes come with the accumulator
+    row. The planes of the multiplier come after LATE cycles, when the requantiser needs them.
     Throughput: an entry a cycle. No back-pressure. The interlocks keep reads away from an entry
     that is being written.
     """

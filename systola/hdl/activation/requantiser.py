@@ -10,7 +10,7 @@ from systola.hdl.parts.multiplier import Multiplier
 from systola.hdl.parts.selecting_adder import SelectingAdder
 
 HALF_WORD = 16
-"""Number of bits in the lower half of each factor."""
+"""Number of bits in the lower half of each factor of the product."""
 KEPT_FROM = 30
 """Number of the lowest product bit that is kept.
 
@@ -35,11 +35,11 @@ class Requantiser(wiring.Component):
 
     | port          | cycle            | meaning |
     |---|---|---|
-    | `accumulator` | 0                | the value |
+    | `accumulator` | 0                | the value, without `use_sum` and `scales` |
     | `use_sum`     | 0                | `sum` is the value |
-    | `sum`         | 0                | another value |
+    | `sum`         | 0                | a sum of buffer lines |
     | `scales`      | 0                | `element` << ELEMENT_SHIFT is the value, without `bias` |
-    | `element`     | 0                | another value |
+    | `element`     | 0                | an element that is scaled |
     | `bias`        | 0                | number that is added to the value, modulo 2^32 |
     | `shift_left`  | 0                | left shift, which saturates, 0 to 7 |
     | `multiplier`  | MULTIPLIER_STAGE | multiplier, 31 bits without a sign |
@@ -55,7 +55,7 @@ class Requantiser(wiring.Component):
     | `borrow`      |                  | a multiplier is lent in this cycle, with `lends` |
     | `first`       |                  | with `borrow`: an operand |
     | `second`      |                  | with `borrow`: the other operand |
-    | `lent`        |                  | the product of both, LENT_LATENCY cycles after `borrow` |
+    | `lent`        |                  | `first` * `second`, LENT_LATENCY cycles after `borrow` |
 
     Throughput: one value a cycle. No back-pressure. Nothing overflows. With `rounding` DOUBLE,
     `number` + `carry` is the function f in the formula of Vector.

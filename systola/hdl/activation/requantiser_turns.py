@@ -10,8 +10,9 @@ from systola.hdl.parts.promise import promised, promised_apart
 def promise_turns(m: Module, platform: object, element: Value, vector: Value, lends: Value) -> None:
     """Promise that the requantisers never have two uses at a time.
 
-    `element` or `vector` is high in the cycle before an element, or a vector, enters them. `lends`
-    is high in the cycle before they lend a multiplier to the gates.
+    `element` or `vector` is high in the cycle before an element, or a vector, enters the
+    requantisers. `lends` is high in the cycle before the requantisers lend a multiplier to the
+    gates.
     """
     promised(m, platform, ~(element & vector), "an element and a vector enter the requantisers")
     promised_apart(

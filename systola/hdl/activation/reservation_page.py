@@ -22,7 +22,7 @@ in which a step uses each part (`hdl/activation/reservations.py`). The pauses be
 from them (`hdl/activation/spacings.py`), and the timing model takes the same pauses.
 """
 _LETTERS = {Part.REQUANTISER: "R", Part.TABLE: "T", Part.WRITER: "W"}
-"""Letters of the parts in the drawing."""
+"""Letter that stands in the drawing for each part of the lanes."""
 _USES = """
 ## Uses
 
@@ -45,7 +45,7 @@ _FOLLOWS = {
     "vector of a tile, of random bytes, of a Measure, with stochastic rounding, or on a curve",
     "GATHER_SPACING": "a result from a table, before a line that is looked up",
 }
-"""The step before each pause, by the name of the pause in `spacings`."""
+"""For each pause of `spacings`, a description of the steps that the pause follows."""
 _GATES = """
 Vectors with a function of the gates share a multiplier with the requantisers. They come {apart}
 steps after one another, or a multiple of {slots} later. Other vectors come {alone} steps after them

@@ -20,11 +20,14 @@ from systola.hdl.ports import BUFFER_LATENCY as LINE_LATENCY
 OPERAND_LATENCY = LINE_LATENCY + 1
 """Cycles from the read of a buffer line to its bytes in the register before the lanes."""
 TAP_LATENCY = 2
-"""Cycles from the number of a tap to its weights."""
+"""Cycles from the number of a tap, at the memory of the taps, to the weights of the tap."""
 SUM_ENTRY = OPERAND_LATENCY + VectorLane.LATENCY
 """Cycles from the read of the last line of a sum to the entry of the sum into the requantisers."""
 SCALED_ENTRY = OPERAND_LATENCY + VectorLane.SCALED_LATENCY
-"""The SUM_ENTRY of a sum with elements that the requantisers have scaled before the addition."""
+"""Cycles from the read of the last line of a sum of scaled elements to the entry of the sum.
+
+The sum enters the requantisers, which scaled the elements before.
+"""
 ELEMENT_ENTRY = OPERAND_LATENCY + VectorLane.VALUE_STAGE
 """Cycles from the read of a line to the entry of its elements into the requantisers or tables."""
 TAKEN = ROW_LATENCY + ActivationLane.PICK_STAGE - 1
@@ -32,7 +35,7 @@ TAKEN = ROW_LATENCY + ActivationLane.PICK_STAGE - 1
 
 
 class Part(Enum):
-    """A part of the lanes that steps use one after the other, in their order."""
+    """A part of the lanes that serves one step after the other, in the order of the steps."""
 
     TAPS = "weights of a tap"
     REQUANTISER = "entry of the requantisers"
@@ -45,14 +48,14 @@ class Part(Enum):
 
 
 class Cycles(NamedTuple):
-    """The cycles from `first` to `last`, counted from the read of a step."""
+    """An interval of cycles, from `first` to `last`, counted from the read of a step."""
 
     first: int
     last: int
 
 
 Uses = Mapping[Part, Cycles]
-"""The cycles in which a step uses the parts of the lanes."""
+"""For each part of the lanes that a step uses, the cycles in which it uses the part."""
 
 
 def _once(cycle: int) -> Cycles:
@@ -62,8 +65,8 @@ def _once(cycle: int) -> Cycles:
 def _result(entry: int, late: int = 0) -> Uses:
     """Return the uses of a vector that enters the requantisers `entry` cycles after its last read.
 
-    It leaves the lanes `late` cycles later than others. Each part has the vector for one cycle
-    more, as a result of int16 has two lines, and a curve two rows of a table.
+    The result comes to the writer of lines `late` cycles later than other results. The vector has
+    each part for two cycles, as an int16 result has two lines, and a curve two rows of a table.
     """
     stages = {
         Part.REQUANTISER: 0,
@@ -74,7 +77,7 @@ def _result(entry: int, late: int = 0) -> Uses:
 
 
 class Kind(Enum):
-    """A kind of step, by the parts that it uses. The value is its name in the page."""
+    """A kind of step: steps of one kind use the same parts. The value is its name in the page."""
 
     LOADS_TAP = "load of a tap"
     TAKES_TAP = "element with a tap"
@@ -120,7 +123,7 @@ TABLE: Mapping[Kind, Uses] = {
     # The fields of a Measure are taken at its issue, and used until the register has its value.
     Kind.MEASURE: {Part.EXPONENT: Cycles(0, SUM_ENTRY + MEASURED - 1)},
 }
-"""The uses of each kind of step."""
+"""For each kind of step, the parts of the lanes that it uses, with the cycles."""
 
 
 def cycles_left_out(before: Kind, after: Kind) -> int:

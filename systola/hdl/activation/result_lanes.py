@@ -71,7 +71,7 @@ END_STAGE = min(ANNOUNCED_STAGE, ActivationLane.GATE_STAGE)
 ROUNDING_STAGE, CLAMP_STAGE = Requantiser.ROUNDING_STAGE, Requantiser.CLAMP_STAGE - 1
 """Stages in which the lanes get settings: first rounding and offset, then the bounds of results."""
 SHARERS = 8
-"""Lanes that share a register of controls; in large machines an eighth of all lanes shares one."""
+"""Number of lanes that share a register of controls; in large machines it is an eighth of all."""
 
 
 def lanes_are_instances(config: Config) -> bool:
@@ -101,7 +101,7 @@ class ResultLanes(wiring.Component):
     | `seed`             | with the load of a seed: the seed |
     | `turn`             | number of the column that has its turn, where columns take turns |
     | `made`             | with turns: `line` and `issue` of the two cycles before are valid |
-    | `reads`            | bytes or row are read in this cycle, where columns take turns |
+    | `reads`            | a line or a row is read in this cycle, where columns take turns |
     | `gathers`          | with `line`: its elements are looked up, with attention |
 
     Latency: a line is written `latency` cycles after `issue`. A sum of lines (`use_sum`) takes
@@ -112,7 +112,7 @@ class ResultLanes(wiring.Component):
     With attention, a result on a curve (TABLE with int16 results) takes CURVE_LATENCY cycles more.
     With `gathers` the elements of a line are looked up in a table of int32.
 
-    The user keeps the distances of `spacings`, and `said.low` <= `said.high`. With function OTHER,
+    The user keeps the pauses of `spacings`, and `said.low` <= `said.high`. With function OTHER,
     `table` chooses a line of the tile loaded before, random bytes, or a Measure. A Measure alone
     may be a sum of lines, and is not written. Where two columns share a lane, `line` and `issue`
     stay for both turns. Lines are written and announced with the last turn, READ_SLACK + 1 cycles
@@ -157,7 +157,7 @@ class ResultLanes(wiring.Component):
         config = self._config
         self._turns = ColumnTurns(self.turn if self._shared else None)
         self._inputs: dict[str, Any] = {}  # inputs that are the same for all lanes
-        # inputs through registers
+        # inputs that groups of lanes get through registers
         self._copied: dict[str, ValueLike] = {}
         line_bytes = Signal(8 * config.cols, reset_less=True)
         self._line_controls(m, line_bytes)
@@ -185,7 +185,7 @@ class ResultLanes(wiring.Component):
         }
         line: Value = Cat(self._outputs["byte_out"])
         if self._shared:
-            # bytes of the columns with the first turn
+            # result bytes of the columns that have the first turn
             first_turn_bytes = Signal(len(line), reset_less=True)
             m.d.sync += first_turn_bytes.eq(line)
             line = Cat(first_turn_bytes, line)
@@ -205,7 +205,7 @@ class ResultLanes(wiring.Component):
         return m
 
     def _delayed_controls(self, m: Module, vectors: IssuedVectors) -> dict[int, DelayLine]:
-        """Return the controls of vectors, by stage, for stages before END_STAGE that need them."""
+        """Return a delay line of vector controls for each stage before END_STAGE that uses them."""
         at: dict[int, DelayLine] = {}
         passing_control = Signal(PassingControl())
         m.d.comb += [
@@ -372,8 +372,9 @@ class ResultLanes(wiring.Component):
         return lanes
 
     def _said(self, m: Module, vector: data.View, *names: str) -> data.View:
-        """Return the settings `names` of the instruction of a vector, from a small memory of their
-        own.
+        """Return the settings `names` that the instruction of a vector has.
+
+        A small memory of their own keeps these settings, at the number of the instruction.
         """
         members = self.said.shape().members
         layout = data.StructLayout({name: members[name] for name in names})

@@ -30,13 +30,16 @@ SUM_LATENCY = SUM_ENTRY - ROW_LATENCY
 
 Both are counted from the read of the last line or the row."""
 SCALED_LATENCY = SCALED_ENTRY - ROW_LATENCY
-"""The SUM_LATENCY of a sum with elements that the requantisers have scaled before the addition."""
+"""Cycles by which a sum of scaled elements reaches the requantisers later than an accumulator row.
+
+Both are counted from the read of the last line or the row.
+"""
 SLOT_DISTANCE = SCALED_ENTRY - ELEMENT_ENTRY
 """Cycles from the last line of a sum of scaled elements to the line that collides with it.
 
 An element of a line read so much later would reach the requantisers in the cycle of the sum."""
 WIDE_SPACING = cycles_left_out(Kind.ROW, Kind.ROW)
-"""Cycles that are left out after an int16 result of one step."""
+"""Cycles that are left out after a vector of one step with an int16 result."""
 TAP_SPACING = cycles_left_out(Kind.LOADS_TAP, Kind.TAKES_TAP)
 """Cycles that are left out between the load of a tap's weights and their use."""
 ADDEND_SPACING = cycles_left_out(Kind.SUM, Kind.FIRST_OF_TWO)
@@ -53,7 +56,7 @@ LONG_SPACING = max(
     *(cycles_left_out(Kind.ROW, later) for later in (Kind.MEASURE, Kind.LOADS_TILE)),
     cycles_left_out(Kind.SUM_CURVE, Kind.ROW),
 )
-"""Cycles that are left out after the vectors that use their parts for longest.
+"""Cycles that are left out after the vectors that use parts of the lanes for longest.
 
 The pause follows
 
@@ -89,7 +92,7 @@ def gate_pause(turns: int) -> int:
 def alone_after(turns: int, *, sums_lines: bool) -> int:
     """Return the steps from a vector with SIGMOID or TANH until the lanes are empty again.
 
-    `sums_lines`: the vector may be a sum of buffer lines.
+    With `sums_lines` the vector may be a sum of buffer lines; else it is an accumulator row.
     """
     drain = left_out(LONG_SPACING, turns) + 1 if sums_lines else 0
     return gates_alone(turns) + drain

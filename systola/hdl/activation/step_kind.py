@@ -10,7 +10,7 @@ from systola.hdl.activation.spacings import TAP_SPACING
 from systola.hdl.commands import OTHER, Source, is_curve, is_gate, most_taps
 
 HALF = 1 << 30
-"""Multiplier of a scale of one half."""
+"""Multiplier that stands for a scale of one half, if the shift is 0."""
 
 
 class StepKind(data.StructLayout):
@@ -18,24 +18,24 @@ class StepKind(data.StructLayout):
 
     | field               | meaning |
     |---|---|
-    | `from_accumulators` | its vectors come from accumulator rows |
-    | `from_map`          | its vectors come from a feature map |
+    | `from_accumulators` | the vectors come from accumulator rows |
+    | `from_map`          | the vectors come from a feature map |
     | `depthwise`         | a block begins with the phase TAPS: Depthwise, or a `relative` command |
     | `addend_first`      | a vector begins with the phase ADDEND |
     | `has_operand`       | a vector has operand b |
     | `elements_end`      | the last element of a vector is its last step |
     | `one_line`          | one line of operand b completes a vector |
     | `two_lines`         | a vector reads one line and writes two |
-    | `gate`              | its function is one of GATES |
-    | `other`             | its function is OTHER: no result is requantised |
-    | `scaled`            | the requantisers scale its operands |
+    | `gate`              | the function is one of GATES |
+    | `other`             | the function is OTHER: no result is requantised |
+    | `scaled`            | the requantisers scale the operands |
     | `halved_a`          | operand a is int8 and has a scale of one half |
     | `halved_b`          | operand b is int8 and has a scale of one half |
     | `one_tap`           | the phase TAPS has one step |
-    | `few_taps`          | a block has at most TAP_SPACING taps, so a pause follows their loads |
-    | `last_but_one`      | number of the last tap but one |
+    | `few_taps`          | a block has at most TAP_SPACING taps, so a pause follows the loads |
+    | `last_but_one`      | number of the last tap but one, counted from 0 |
     | `few_lines`         | a vector has one element, which takes one step; with training |
-    | `curve`             | its function is a curve, with attention |
+    | `curve`             | the function is a curve, with attention |
     """
 
     def __init__(self, *, config: Config):
@@ -82,8 +82,8 @@ def kind_of(config: Config, command: data.View) -> dict[str, ValueLike]:
     one_tap: Value = command.taps == 1
     few_taps: Value = command.taps <= TAP_SPACING
     if config.attention:
-        # The line that is subtracted from all vectors is read first, as taps are. The lanes can use
-        # it at once.
+        # A `relative` command first reads the line that it subtracts from all vectors, in the phase
+        # TAPS. The lanes can use this line at once, so no pause follows.
         begins_with_taps |= command.relative
         one_tap |= command.relative
         few_taps &= ~command.relative

@@ -32,7 +32,7 @@ PLAN_LATENCY = WALK_GAP + 1
 class Place(data.StructLayout):
     """A layout that has the place of a step in its instruction.
 
-    When a phase begins, it is known how the phase may end.
+    The bits that show the end of a phase, or of a vector, are set as the step begins.
 
     | field          | meaning |
     |---|---|
@@ -164,7 +164,7 @@ class StepPlanner(wiring.Component):
         """Give the command to the walker, and keep the command until all of its steps are taken."""
         command, walker = self.commands.payload, self._walker
         least_result = Signal.like(command.low, reset_less=True)
-        # all steps of the command are taken, but another unit still needs it
+        # all steps of the command are taken, but another unit still needs the command
         command_walked = Signal()
         command_ended = Signal()
         with m.If(~walker.present):
@@ -179,8 +179,8 @@ class StepPlanner(wiring.Component):
             walker.walk.payload.eq(command.walk),
             walker.walk.valid.eq(self.commands.valid & ~command_walked),
             self.begins.eq(walker.walk.valid & ~walker.present),
-            # This equals `walk.ready`, but is known earlier in the cycle. It does not depend on the
-            # taps, as all taps have been walked when the last place ends.
+            # The first term equals `walk.ready`, but is known earlier in the cycle. It does not
+            # depend on the taps, as all taps have been walked when the last place ends.
             command_ended.eq(
                 (plan_goes_on & self._place.moves_on & walker.present & walker.ends)
                 | command_walked
@@ -328,8 +328,8 @@ class StepPlanner(wiring.Component):
             # after these steps. A pause for the gates is longer, so it suffices.
             pauses.insert(2, (parts_end.instruction & command.stochastic, Pause.LONG))
         if config.attention:
-            # Results on curves come late. Without the pause, results of the next instruction could
-            # overtake them.
+            # Results on curves come late. Without a pause, results of the next instruction could
+            # overtake the results on curves.
             pauses.insert(0, (parts_end.instruction & kind.curve & kind.scaled, Pause.GATE))
             pauses.insert(1, (parts_end.instruction & kind.curve, Pause.LONG))
         step_pause = Signal(Pause)
@@ -401,8 +401,8 @@ class StepPlanner(wiring.Component):
     def _table(self, final: Value) -> tuple[Value, Value]:
         """Return whether the present step uses a table for its result, and the table's number.
 
-        A curve, or a table of int32, lies in several tables. The step names the last of them, as
-        its load is the last one that matters.
+        A curve, or a table of int32, lies in several tables. The step names the last of these
+        tables, as the load of this table is the last one that matters.
         """
         command = self.commands.payload
         looks_up = final & (command.function == Function.TABLE)

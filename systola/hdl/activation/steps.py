@@ -51,24 +51,24 @@ class Step(data.StructLayout):
 
     | field           | meaning |
     |---|---|
-    | `phase`         | the phase of its vector |
+    | `phase`         | the phase that the step belongs to |
     | `reads`         | the step reads buffer line `read` |
     | `reads_operand` | the line belongs to operand b, or to the taps |
     | `reads_first`   | the line belongs to any other region |
     | `read`          | the line |
     | `sums`          | the step reads accumulator `row` |
     | `row`           | the row |
-    | `outside`       | its place lies outside the map, so the step reads nothing |
-    | `tap`           | number of the tap that it loads or uses |
-    | `low`           | its line has low bytes, and the next line their high bytes |
-    | `pair`          | the low bytes, in the line before, are read with it, if the machine
+    | `outside`       | the place of the step lies outside the map, so the step reads nothing |
+    | `tap`           | number of the tap that the step loads or uses |
+    | `low`           | the line has low bytes of int16, and the next line has the high bytes |
+    | `pair`          | the line before, which has low bytes, is read with the line, if the machine
                         `reads_pairs` |
     | `scales`        | the step completes an element that the requantisers scale |
     | `halves`        | the step completes an element of int8 that is halved |
     | `begins`        | the step has the first element of its vector |
     | `final`         | the step issues its vector |
-    | `narrow`        | the step is final, and its result is one line |
-    | `wide`          | the step is final, and its result is two lines |
+    | `narrow`        | the step is final, and the result is one line |
+    | `wide`          | the step is final, and the result is two lines |
     | `looks_up`      | the step is final, and the result comes from a table |
     | `line`          | the line of the result, or the first of two |
     | `parameter`     | the parameter entry of the vector |

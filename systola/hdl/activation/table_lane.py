@@ -20,7 +20,7 @@ CURVE_SPACING = 2
 """Least number of cycles between two arguments for curves."""
 
 _FIRST = CURVE_SHIFT + 1
-"""Lowest of the bits of an argument that are the number of a row of the curve."""
+"""Number of the lowest bit of an argument that helps to select a row of the curve."""
 
 
 class TableLane(wiring.Component):
@@ -76,7 +76,7 @@ class TableLane(wiring.Component):
         argument = self.argument
 
         def later(name: str, value: Signal, cycles: int) -> list[Signal]:
-            """Return a value, and the value of one cycle ago, two cycles ago, and so on."""
+            """Return `value` now, one cycle ago, two cycles ago, and so on up to `cycles` ago."""
             copies = [value]
             for cycle in range(cycles):
                 copies.append(Signal.like(value, name=f"{name}_{cycle}", reset_less=True))

@@ -23,7 +23,7 @@ This shift takes the place of the requantiser for the commonest scale."""
 
 
 class Coefficient(enum.Enum, shape=2):
-    """A choice of the factor of an element."""
+    """A choice of the factor by which an element is multiplied."""
 
     ZERO = 0
     ONE = 1
@@ -63,11 +63,11 @@ class ElementControl(data.StructLayout):
 
 
 PLACE_BITS = 4
-"""Width in bits of an address in the memory where halves and addends wait."""
+"""Width in bits of an address in the memory where halved elements and addends wait."""
 
 
 class AddendPlaces(data.StructLayout):
-    """A pair of places in the memory of halves and addends.
+    """A pair of places in the memory of halved elements and addends.
 
     `write` goes on by one in each cycle. `read` is WAITING places before `write`, or WAITING + 1
     places for an addend that came one cycle earlier than usual.
@@ -156,18 +156,18 @@ class VectorLane(wiring.Component):
     | `sum`      | LATENCY                 | the sum with a product |
     | `sum`      | SCALED_LATENCY          | the sum with a scaled or halved element |
     | `addend`   | ADDEND_LATENCY          | the addend, from this cycle on, with 16-bit modes |
-    | `waits_at` |                         | places for halves and addends, if the machine
+    | `waits_at` |                         | places for halved elements and addends, if the machine
                                              `reads_pairs` |
 
-    Throughput: one byte a cycle. No back-pressure. Products have to be 0 while scaled elements or
-    halves are added. Of a product and `gathered` one has to be 0.
+    Throughput: one byte a cycle. No back-pressure. Products have to be 0 while scaled or halved
+    elements are added. In each cycle the product or `gathered` has to be 0.
 
     The buffer gives both bytes of an int16 together, if the machine `reads_pairs`. So vectors
-    follow each other more closely. All lanes have one AddendPlaces, `waits_at`, in common. With it
-    an addend can wait a cycle longer.
+    follow each other more closely. All lanes have one AddendPlaces, `waits_at`, in common. It
+    lets an addend wait a cycle longer.
 
-    Several columns may share a lane. Each has every `columns_per_lane`-th cycle, and sees only its
-    own values.
+    Several columns may share a lane. Each column has every `columns_per_lane`-th cycle, and sees
+    only its own values.
     """
 
     SUM_STAGE = 3
@@ -176,7 +176,10 @@ class VectorLane(wiring.Component):
     SCALED_STAGE = VALUE_STAGE + Requantiser.NUMBER_LATENCY
     SCALED_LATENCY = SCALED_STAGE + 1
     WAITING = SCALED_STAGE - VALUE_STAGE
-    """Cycles for which halves and addends wait in memory, while later ones may already arrive."""
+    """Cycles for which halved elements and addends wait in memory.
+
+    Meanwhile later ones may already arrive.
+    """
     ADDEND_LATENCY = 1 + WAITING
 
     def __init__(self, *, config: Config):
@@ -199,7 +202,7 @@ class VectorLane(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Low halves of elements, and addends, wait in one memory.
+        # Elements that will be halved, and addends, wait in one memory.
         width = HALF_BITS + 16 * self._config.wide
         if self._config.reads_pairs:
             self._waiting_in, self._waiting_out = self._ring(m, width)
@@ -212,7 +215,10 @@ class VectorLane(wiring.Component):
         return m
 
     def _ring(self, m: Module, width: int) -> tuple[Signal, Signal]:
-        """Return input and output of the memory that delays halves and addends, by `waits_at`."""
+        """Return input and output of the memory where halved elements and addends wait.
+
+        `waits_at` has the places that are written and read.
+        """
         ring_input, ring_output = Signal(width), Signal(width)
         memory = m.submodules.waiting = Memory(shape=width, depth=1 << PLACE_BITS, init=[])
         write, read = memory.write_port(), memory.read_port(domain="comb")

@@ -40,7 +40,7 @@ _COPIED = (
     "stochastic",
     *("fill", "operation", "wide_operands", "ceiling"),
 )
-"""Members of the command that are copies of a field with the same name in the instruction."""
+"""Names of members of the command that copy a field with the same name in the instruction."""
 _BOUNDS = {"floor": signed(8), "ceiling": signed(8), "limit": unsigned(15)}
 """Numbers that some functions take as bounds of results: `floor` and `ceiling` of int8 results,
 `limit` of int16 results. A `limit` of 0 sets no bound.
@@ -81,7 +81,7 @@ class ActivateDecoder(wiring.Component):
         entries = self._entries(lines_paired)
 
         def chosen(name: str, signal: Value) -> Value:
-            """Set `signal` to entry `name` of the present instruction, or to 0 if it has none."""
+            """Set `signal` to entry `name` of the present opcode, or to 0 without such an entry."""
             values = ((at, entry[name]) for at, entry in entries.items() if name in entry)
             m.d.comb += signal.eq(ored(Mux(is_one_of(kind, at), v, 0) for at, v in values))
             return signal
@@ -159,7 +159,7 @@ class ActivateDecoder(wiring.Component):
         }
 
         def copied(opcode: Opcode) -> dict[str, ValueLike]:
-            """Return the command's members that copy fields; `floor` copies the zero point."""
+            """Return members of the command that copy fields; `floor` copies the zero point."""
             names = {field.name for field in BY_OPCODE[opcode].fields}
             found = {name: fields[opcode][name] for name in _COPIED if name in names}
             if not config.training:
@@ -249,8 +249,8 @@ class ActivateDecoder(wiring.Component):
     def _paired(self) -> Value:
         """Return whether a Vector or Activate reads int16 operands and addends two lines at a time.
 
-        It does so if all of them begin at an even line: then both lines of an operand lie in one
-        row of the two banks.
+        This is so if all operands and addends begin at an even line. Then both lines of an operand
+        lie at the same address of two neighbouring banks.
         """
         found, fields = self.found, fields_of(self.given.word)
         vector, activate = fields[Opcode.VECTOR], fields[Opcode.ACTIVATE]

@@ -34,11 +34,11 @@ class _Base(Enum):
 
 
 SUM = _Base.SUM
-"""A base for steps: the result of the step before, which belongs to the same region."""
+"""A base of a step: the result of the step before. Both steps then belong to one region."""
 LEAST_STEPS = 3
 """Smallest number of steps of an instruction.
 
-The word of an instruction takes this number of cycles to move to the next stage.
+An instruction stays in the first stage of the scalar unit for at least this number of cycles.
 """
 LATE = ("host", "tiles")
 """Registers that only the last step of an instruction may write.
@@ -79,7 +79,7 @@ NOTHING = Step()
 
 @dataclass(frozen=True)
 class Known:
-    """A collection of the values, beside the instruction, that steps use.
+    """A collection of the values that steps use in addition to the instruction.
 
     | field          | meaning |
     |---|---|
@@ -108,8 +108,9 @@ class Found(data.StructLayout):
     | `buffer`, `source`, `operand` | regions of buffer lines |
     | `accumulator` | region of accumulator rows |
     | `parameter`   | region of parameter entries |
-    | `run`         | product of the step: bytes of one row of blocks, or of a whole load |
-    | `dense`       | the product of the step equals the stride of a copy |
+    | `run`         | product of the step: lines of a copy, or bytes of a load |
+    | `dense`       | the stride of a copy equals the product of the step: the bytes of one line of
+                      each block |
     | `first_line`  | line where a walk over a feature map begins |
     | `start`       | packed channels: first byte of the first vector, counted from one line before
                       the row |
@@ -137,8 +138,9 @@ class Found(data.StructLayout):
 
 
 def times(value: Value, constant: int) -> Value:
-    """Return a product made of shifts and sums, as this place has no registers for a multiplier
-    block.
+    """Return `value` * `constant`, made of shifts and sums.
+
+    A multiplier block needs registers, for which the callers have no cycle.
     """
     total: Value = value << constant.bit_length() - 1
     for bit in range(constant.bit_length() - 1):
@@ -148,7 +150,7 @@ def times(value: Value, constant: int) -> Value:
 
 
 class Addresses:
-    """A view of an instruction's fields that have their index registers added.
+    """A view of the fields of an instruction after index registers were added.
 
     A field with an index register is taken from `sums`, any other field from the word.
     """

@@ -190,7 +190,7 @@ class ActivateAssembly(wiring.Component):
         if not config.reads_pairs:
             return vector, Value.cast(0)
         # Lines are read in pairs if all operands begin at an even line. Both lines of such a pair
-        # lie in one row of two banks.
+        # lie at the same address of two neighbouring banks.
         second = words.operand[0] & (vector.operation != Operation.COPY)
         odd = vector.wide_operands & (words.start_line[0] | second)
         result = words.destination[0]
@@ -202,7 +202,7 @@ class ActivateAssembly(wiring.Component):
         return vector, pairs & vector.wide_operands
 
     def _entries(self) -> dict[Opcode, dict[str, ValueLike]]:
-        """Return, by instruction, the fields that depend on flags; fields not listed are zero."""
+        """Return the command's fields that depend on flags, by opcode; fields not listed are 0."""
         config, words = self._config, self.words
         activate, depthwise, pool, vector, measure = (
             flags_of(words, each)
@@ -308,7 +308,7 @@ def flags_of(words: data.View, opcode: Opcode) -> data.View:
 
 
 def _moves(words: data.View) -> dict[str, Value]:
-    """Return the fields of a window in the word `moves`."""
+    """Return the fields of a window that lie in the word `moves`, by their names."""
     found: dict[str, Value] = {}
     at = 0
     for name in MOVES:
@@ -319,7 +319,7 @@ def _moves(words: data.View) -> dict[str, Value]:
 
 
 def _rows(walk: data.View, words: data.View, moves: dict[str, Value]) -> list[object]:
-    """Return the assignments for the rows of a walk, except for the number of rows."""
+    """Return the assignments to a walk that place its rows, but not to the counts of rows."""
     return [
         walk.start.y.eq(moves["top"].as_signed()),
         walk.step.ky.line.eq(words.tap_step),
@@ -330,7 +330,7 @@ def _rows(walk: data.View, words: data.View, moves: dict[str, Value]) -> list[ob
 
 
 def _count(walk: data.View, level: str, words: data.View, name: str) -> list[object]:
-    """Return the assignments for a level of a walk, with its iterations in the word `name`."""
+    """Return the assignments to a level of a walk; its iterations are in the word `name`."""
     return [
         walk.count[level].eq(words[name]),
         walk.single[level].eq(words.single[name]),
@@ -339,7 +339,7 @@ def _count(walk: data.View, level: str, words: data.View, name: str) -> list[obj
 
 
 def _few(walk: data.View, level: str, *, second: ValueLike = 0) -> list[object]:
-    """Return the assignments for a level of a walk: two iterations if `second`, else one."""
+    """Return the assignments to a level of a walk: two iterations if `second`, else one."""
     two = Value.cast(second)
     return [
         walk.count[level].eq(1 + two),

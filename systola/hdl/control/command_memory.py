@@ -136,8 +136,9 @@ class CommandMemory(wiring.Component):
         return m
 
     def _name(self, m: Module, number: Value, free: Value, name: str) -> list[Signal]:
-        """Keep, for each place, the number of the window or scale of its command; return these
-        numbers.
+        """Keep the number of the window or scale that each command uses.
+
+        Returns the numbers by the places of the commands.
         """
         places = [
             Signal(ceil_log2(NUMBERS), name=f"{name}_of_{place}") for place in range(self._places)
@@ -199,7 +200,7 @@ class CommandMemory(wiring.Component):
 
 
 def _holds(used: Value, named: list[Signal], number: Value) -> Value:
-    """Return whether the command in any used place has this number of a window or scale."""
+    """Return whether a command in a used place has the window or scale with this number."""
     return Cat(used[place] & (each == number) for place, each in enumerate(named)).any()
 
 

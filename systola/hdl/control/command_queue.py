@@ -26,13 +26,13 @@ class CommandQueue(wiring.Component):
     |---|---|
     | `push`         | appends a command; only while not `full` |
     | `pushed`       | the command; present from one cycle before its `push` |
-    | `pushed_masks` | its masks, one cycle after `push` |
+    | `pushed_masks` | masks of this command, one cycle after `push` |
     | `full`         | there is no place for another command |
     | `progress`     | the report of each mask's list |
     | `valid`        | there is an oldest command: LATENCY cycles after its push, or in the cycle
                        after the `pop` of the command before |
     | `command`      | the oldest command |
-    | `masks`        | its masks |
+    | `masks`        | masks of the oldest command |
     | `blocked`      | a bit for each mask: the oldest command still awaits an entry |
     | `unblocked`    | there is an oldest command, and it awaits no entry |
     | `pop`          | drops the oldest command |

@@ -38,7 +38,7 @@ NUMBERS = 8
 FIXED = 2
 """Number of fixed windows, which serve instructions without a window.
 
-One is for vectors of one line, the other for vectors of two lines. They have the lowest numbers.
+One is for vectors of one line, the other for vectors of two lines. Their numbers are 0 and 1.
 """
 _WINDOW = BY_OPCODE[Opcode.SET_CONFIG_WINDOW]
 MOVES = ("stride_y", "stride_x", "dilation_y", "dilation_x", "top")
@@ -54,8 +54,8 @@ class CommandWords:
     | field    | meaning |
     |---|---|
     | `own`    | words that belong to the instruction itself |
-    | `window` | words that come from its window |
-    | `scale`  | words that come from its scale |
+    | `window` | words that come from the instruction's window |
+    | `scale`  | words that come from the instruction's scale |
     | `fixed`  | contents of the fixed windows 0 and 1; their other words are undefined |
     | `counts` | words for which the memory also shows whether their value is one or two |
     """
@@ -70,7 +70,7 @@ class CommandWords:
 def command_words(config: Config, queue: str) -> CommandWords:
     """Return the words of the commands in a queue.
 
-    The word `pc` is one of them, though no step writes it.
+    The word `pc` is among the words, though no step writes it.
     """
     words = {
         "matrix": _matrix_words,
@@ -242,5 +242,5 @@ def _window(config: Config, walk: Walk) -> dict[str, int]:
 
 
 def _move(name: str) -> int:
-    """Return the offset in bits of the step `name` in the word `moves`."""
+    """Return the offset in bits of the window's field `name` in the word `moves`."""
     return sum(_WINDOW.field(each).width for each in MOVES[: MOVES.index(name)])

@@ -27,8 +27,8 @@ from systola.hdl.parts.in_flight import Region
 class Decoded(data.StructLayout):
     """A layout that describes an instruction ready for issue.
 
-    Fields that do not concern the opcode are undefined. A region on the chip is empty if the
-    instruction has no such region.
+    Fields that do not concern the opcode are undefined. Cycles count from the first one in which
+    the instruction is offered. A region on the chip is empty if the instruction has no such region.
 
     | field | meaning |
     |---|---|

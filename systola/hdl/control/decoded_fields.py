@@ -36,18 +36,18 @@ class Verdict(data.StructLayout):
 
 
 class DecodedFields(wiring.Component):
-    """A unit that forms each field of `decoded` by a choice between registers of an instruction.
+    """A unit that forms the fields of a decoded instruction by choices between registers.
 
     | port       | meaning |
     |---|---|
     | `given`    | the instruction |
-    | `leaves`   | the instruction is taken in this cycle |
+    | `leaves`   | `decoded` is taken in this cycle |
     | `shape`    | fields of the present window (Set_Config_Window) |
     | `products` | numbers that follow from the present window |
     | `found`    | results of the instruction's steps |
-    | `ways`     | a bit for each group of instructions: the instruction is in it |
+    | `ways`     | a bit for each group of instructions: the instruction belongs to the group |
     | `linear`   | the copy is a single run |
-    | `tiles`    | tiles that the instruction counts |
+    | `tiles`    | number of weight tiles that the instruction queues or consumes |
     | `host_end` | first byte of host memory after those that the instruction uses |
     | `verdict`  | verdict on the instruction |
     | `decoded`  | the decoded instruction, in the same cycle |

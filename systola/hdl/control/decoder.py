@@ -78,13 +78,14 @@ class Decoder(wiring.Component):
     | `weight_tiles` | tiles of the weight memory |
     | `idle`         | the decoder has no instruction |
 
-    With its last sum the instruction is copied to `decoded`, or waits until `decoded` is free.
+    With the sum of its last step an instruction is copied to `decoded`, or waits until `decoded` is
+    free.
     While it waits, no later instruction moves to `instruction`. A Set_Config_Window waits until all
     instructions before it have left.
 
     An instruction of n steps (n >= LEAST_STEPS) that comes to an empty decoder is valid in
     `decoded` after n + MULTIPLIED + 1 cycles. The next instruction may follow n cycles after it.
-    An undefined opcode takes the steps of the opcode without the upper bit. The checks of
+    An undefined opcode takes the steps of the opcode that has the same lower bits. The checks of
     arch/isa/ are made in the order of the ISA, except the two that need the state of the weight
     queue.
     """
@@ -133,7 +134,7 @@ class Decoder(wiring.Component):
             ),
         )
         table = self._table = WalkTable(steps, self._step_sum, links=config.links)
-        # row of the step that is in the adder
+        # row of the table for the step that is in the adder
         self._added_row = Signal(table.results, reset_less=True)
         # the product is zero, in a step that requires at least 1
         self._product_zero = Signal(reset_less=True)
@@ -264,7 +265,7 @@ class Decoder(wiring.Component):
         return _Finish(pending=finished_waits, copies=instruction_copies, judged=verdict_due)
 
     def _ways_of(self, given: data.View) -> Value:
-        """Return a bit for each group of instructions: `given` belongs to it."""
+        """Return a bit for each group of instructions: `given` belongs to this group."""
         from_buffer = fields_of(given.word)[Opcode.MATRIX_MULTIPLY].from_buffer
         return Cat(
             is_one_of(given.kind, *group.opcodes) & (from_buffer | (not group.from_buffer))
@@ -299,7 +300,8 @@ class Decoder(wiring.Component):
         limits = [Const(0) if each is None else Value.cast(each.value) for each in table.limits]
         begins = added_step.valid & table.begins(row.base)
         adder = m.submodules.adder = SelectingAdder(width=len(self._step_result))
-        # The bases lie in two halves. The look-up tables of the adder choose between the halves.
+        # The bases of all steps form two halves, of which each offers one base. The look-up tables
+        # of the adder choose between these two.
         m.d.comb += [
             first_base.eq(table.bases.selected(row.base, 0)),
             second_base.eq(table.bases.selected(row.base, 1)),
@@ -316,7 +318,7 @@ class Decoder(wiring.Component):
                 self._step_limit.eq(selected(limits, row.limit)),
             ]
         with m.If(begins):
-            # A constant base is not an address: a failed check of the window has address 0.
+            # A constant base is no address, so a failed check of the window has address 0.
             addresses = (table.bases.selected(row.base, half, constants=False) for half in (0, 1))
             m.d.sync += self._region_base.eq(Mux(row.base.half, *reversed(tuple(addresses))))
         # The pitch fits into the lower part of the factor, so `low` holds the whole product.
@@ -386,7 +388,8 @@ class Decoder(wiring.Component):
         opcode = given.word[:OPCODE_BITS]
         unknown: ValueLike = Fault.ILLEGAL_OPCODE
         if not self._config.links:
-            # Opcodes of the links are undefined on this machine, too. Only their fault differs.
+            # On a machine without links, opcodes of the links are undefined, too. Only their fault
+            # differs from the fault of other undefined opcodes.
             size = len(LINK_OPCODES)
             is_of_links = opcode[exact_log2(size) :] == min(LINK_OPCODES) // size
             unknown = Mux(is_of_links, int(Fault.UNAVAILABLE), int(Fault.ILLEGAL_OPCODE))
@@ -411,8 +414,8 @@ class Decoder(wiring.Component):
             (unavailable, Fault.UNAVAILABLE, opcode),
             (no_window, Fault.WINDOW, 0),
         )
-        # `earlier_verdict` is the verdict for the case that the last check holds. The last check is
-        # known late in the cycle.
+        # `earlier_verdict` is the verdict for the case that the last check holds. The result of the
+        # last check is known late in the cycle.
         earlier_verdict = Signal(Verdict())
         word_fails = Signal()
         m.d.comb += [
@@ -441,8 +444,8 @@ class Decoder(wiring.Component):
     def _show(self, m: Module, finish: _Finish, product: Value, verdict: data.View) -> None:
         """Copy the finished instruction to registers, and drive `decoded` from them."""
         given, found = self.instruction, self._found_regions
-        tile_count = Signal(TILE_COUNT_BITS, reset_less=True)  # tiles, from the last product
-        # end of the bytes in host memory, from the last sum
+        tile_count = Signal(TILE_COUNT_BITS, reset_less=True)  # number of tiles, the last product
+        # end of the bytes in host memory, which is the last sum
         host_end = Signal(HOST_OFFSET_BITS, reset_less=True)
         shown_found = Signal(Found(config=self._config), reset_less=True)
         kept_verdict = Signal(Verdict(), reset_less=True)

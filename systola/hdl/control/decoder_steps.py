@@ -49,9 +49,9 @@ Steps = tuple[Step, ...]
 class _Walks:
     """A collection of the steps of each instruction, a method for each.
 
-    Of the two views of an instruction, `f` has its fields for the factors, from the word that is
-    `coming`. The view `at` has its fields for addresses, which are used some cycles later. They
-    come from `word`, and from `sums` where an index register is added.
+    A method gets two views of an instruction. The view `f` has the fields for factors, from the
+    word that is `coming`. The view `at` has the fields for addresses, which are used some cycles
+    later. Addresses come from `word`, and from `sums` where an index register is added.
     """
 
     def __init__(self, config: Config, coming: Value, word: Value, sums: data.View, known: Known):
@@ -104,7 +104,7 @@ class _Walks:
         }
 
     def _window(self, limit: ValueLike, a: ValueLike, b: ValueLike) -> Step:
-        """Return a step that checks the present window."""
+        """Return a step that checks a number of the present window: `a` * `b` <= `limit`."""
         return Step(0, a, b, Limit(Fault.WINDOW, limit))
 
     def _map_start(self, base: Value, left: ValueLike) -> Iterator[Step]:
@@ -115,7 +115,7 @@ class _Walks:
     def _overlap(self, name: str, b: Step, *, allowed: Value | None = None) -> Iterator[Step]:
         """Yield steps that check that the results share no line with the operand `name`.
 
-        The step `b` computes the region of the results. The regions of the results and of the
+        The step `b` computes the end of the results. The regions of the results and of the
         operand must be computed before. If `allowed` is true, an overlap is no fault.
         """
         found = self._known.found
@@ -124,8 +124,9 @@ class _Walks:
         yield Step(b.base, b.a, b.b, Limit(Fault.OVERLAP, found[name].base))
 
     def _look_up(self, opcode: Opcode, f: data.View, at: Addresses) -> Step:
-        """Return the step that checks the table's number; without a table the field means other
-        things.
+        """Return the step that checks the number of the table.
+
+        Without a look-up the step checks 0, as the field `table` then has another meaning.
         """
         looks_up: Value = at.function == Function.TABLE
         if self._config.attention and opcode is Opcode.VECTOR:

@@ -155,8 +155,8 @@ class Fetch(wiring.Component):
             return (first[:few] - second)[few - 1]
 
         # In the cycle after a jump, `jump_examined` is high. If the jump leaves the ring, the other
-        # signals are meaningless in this cycle. In the cycle after, `ring_drops` is high and
-        # empties the ring.
+        # signals of the ring are meaningless in this cycle. In the cycle after, `ring_drops` is
+        # high and empties the ring.
         jump_examined = Signal()
         jump_leaves = Signal()
         ring_drops = Signal()

@@ -21,7 +21,7 @@ class FieldPort(wiring.Component):
     | port     | meaning |
     |---|---|
     | `pair`   | two neighbouring parts of the word |
-    | `offset` | first half byte of the field in `pair` |
+    | `offset` | number of the half byte of `pair` with which the field begins |
     | `width`  | one cycle later: index of the field's width in `widths`; the length of `widths`
                  means that there is no field |
     | `signed` | with `width`: the field is signed |

@@ -90,7 +90,10 @@ LINK_GROUPS = tuple(
     for way, opcodes in _groups(sorted(LINK_OPCODES)).items()
     for side in Side
 )
-"""Additional groups of a machine with links. Each part of the link unit has a queue and a list."""
+"""Additional groups of instructions of a machine with links.
+
+Each part of the link unit, a sender and a receiver on each side, has a queue and a list.
+"""
 SENDING, RECEIVING = (
     tuple(name for group in groups for name in group.lists)
     for groups in (LINK_GROUPS[:2], LINK_GROUPS[2:])
@@ -129,7 +132,7 @@ MASKS = {
     "host_writes": ("host_reading", "activate_writing", "host_memory"),
     "weights": ("tiles_loading", "tiles_writing"),
 }
-"""Names of the masks of a queue: the lists with entries that its instructions may await."""
+"""For each queue, the names of its masks. `list_of` gives the list of a mask."""
 _SEND_MASKS = ("host_reading", "activate_writing", "matrix_summing")
 _TAKE_MASKS = (
     *("host_reading", "host_writing", "matrix_reading", "matrix_summing", "tiles_reading"),
@@ -138,11 +141,10 @@ _TAKE_MASKS = (
 LINK_MASKS = {
     group.queue: _SEND_MASKS if group.lists[0] in SENDING else _TAKE_MASKS for group in LINK_GROUPS
 }
-"""Names of the masks of the queues of the links, which wait until whole older instructions are
-done.
+"""For each queue of the links, the names of its masks.
 
-The links' instructions wait for each other in LinkInterlock, line by line. Other instructions wait
-for them in LinkGate.
+With these masks, instructions of the links wait until whole older instructions are done. They wait
+for each other in LinkInterlock, line by line. Other instructions wait for them in LinkGate.
 """
 FILLS = tuple(
     entry.opcode
@@ -153,7 +155,7 @@ FILLS = tuple(
 TOUCHES = tuple(
     entry.opcode for entry in INSTRUCTIONS if entry.uses(Memory.BUFFER, Memory.ACCUMULATORS)
 )
-"""Instructions that use buffer lines or accumulator rows, except for the links' own."""
+"""Instructions that use buffer lines or accumulator rows, except for instructions of links."""
 TILES = ("tiles_reading", "tiles_loading", "tiles_writing")
 """Masks for weights that a MatrixMultiply takes from the buffer; only with training."""
 LIST_OF = {
@@ -163,10 +165,10 @@ LIST_OF = {
     "tiles_loading": "host_reading",
     "tiles_writing": "activate_writing",
 }
-"""Lists of the masks with a name other than the name of their list.
+"""The list of each mask that has not the name of its list.
 
-- `host_memory`: a write to host memory waits for whole reads of the same host memory. For reads
-  that fill the buffer lines it sends, it waits line by line.
+- `host_memory`: a write to host memory waits for whole reads of the same host memory. The write
+  waits line by line for reads that fill the buffer lines that it sends.
 - `operand_writing`: operand b, and taps, have a mask of their own, apart from operand a and
   addends.
 - `tiles_loading`, `tiles_writing`: weights from the buffer wait until the instructions that write
@@ -199,7 +201,7 @@ The first region belongs to the younger instruction, the second to the older one
 
 
 def groups_of(config: Config) -> tuple[Group, ...]:
-    """Return the groups that a configuration has."""
+    """Return the groups of instructions that a configuration has."""
     groups = (*GROUPS, *LINK_GROUPS) if config.links else GROUPS
     return tuple(group for group in groups if config.training or not group.from_buffer)
 

@@ -31,13 +31,13 @@ def indexed(entry: Instruction) -> list[tuple[str, str]]:
 
 ADDERS = max(len(indexed(entry)) for entry in instructions_of(links=True))
 NOWHERE = 8 * INSTRUCTION_BYTES
-"""Place of an operand that is always zero: an offset beyond the instruction word."""
+"""Offset in bits that stands for the operand 0, as it lies beyond the instruction word."""
 
 
 def selectors_of(word: Value, *, links: bool) -> Value:
-    """Return the number of the index register of each adder: ADDERS times SELECTOR_BITS bits.
+    """Return, for each adder, the number of its index register, in SELECTOR_BITS bits.
 
-    For Set_Register these are its two source registers.
+    For Set_Register the adders get the numbers of the two source registers.
     """
     places: list[dict[int, list[Opcode]]] = [defaultdict(list) for _ in range(ADDERS)]
     for entry in instructions_of(links=links):
@@ -53,7 +53,7 @@ def operands_of(word: Value, *, links: bool) -> list[tuple[Value, Value, Value]]
     """Return the operand of each adder, as the three inputs of its last multiplexer.
 
     The inputs are an opcode bit, the operand if this bit is 1, and the operand if it is 0. Upper
-    bits of an operand may be bits of the word after it. Set_Register adds its value in the first
+    bits of an operand may be bits of the fields after it. Set_Register adds its value in the first
     adder, and zero in the second adder.
     """
     places: list[dict[int, list[Opcode]]] = [defaultdict(list) for _ in range(ADDERS)]
@@ -69,10 +69,10 @@ def operands_of(word: Value, *, links: bool) -> list[tuple[Value, Value, Value]]
 def _split(
     places: dict[int, list[Opcode]],
 ) -> tuple[int, dict[int, list[Opcode]], dict[int, list[Opcode]]]:
-    """Split the places by one bit of the opcode, in such a way that the larger part is small.
+    """Split the places by the opcode bit that makes the larger of both parts smallest.
 
     Returns the number of this bit, the places for opcodes with a 0 there, and the places for
-    opcodes with a 1. A place is the offset of an operand in the word. It may be in both parts.
+    opcodes with a 1. A place is the offset of an operand in the word. A place may be in both parts.
     """
     splits: list[tuple[int, int, int, dict[int, list[Opcode]], dict[int, list[Opcode]]]] = []
     for bit in range(OPCODE_BITS):

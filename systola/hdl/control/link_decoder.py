@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns Send, Receive and Reduce into commands of the parts of the link unit."""
+"""Turns Send, Receive and Reduce into commands of the senders and receivers of the link unit."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -13,7 +13,7 @@ from systola.hdl.link_commands import LinkCommand
 
 
 class LinkDecoder(wiring.Component):
-    """A decoder that forms the command of a part of the link unit, combinationally.
+    """A decoder that forms the command of a sender or receiver, combinationally.
 
     | port      | meaning |
     |---|---|

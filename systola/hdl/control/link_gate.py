@@ -20,14 +20,14 @@ from systola.hdl.parts.in_flight import Region, overlaps
 class LinkGate(wiring.Component):
     """A unit that compares an instruction with all unfinished instructions of the links.
 
-    It compares one entry of the lists in each cycle. At an entry that uses a line or row which the
-    instruction must not touch yet, it waits until the entry is finished.
+    The unit compares one entry of the lists in each cycle. If an entry uses a line or row which the
+    instruction must not touch yet, the unit waits until the entry is finished.
 
     | port | meaning |
     |---|---|
     | `restart` | the next cycle is the first of another instruction |
     | `passes` | the instruction need not be compared, as it waits for no link |
-    | `buffer`, `source`, `operand`, `accumulator` | its regions; an empty region is at 0 |
+    | `buffer`, `source`, `operand`, `accumulator` | regions that the instruction uses, else 0 |
     | `fills` | the instruction writes the lines of `buffer` |
     | `sums` | the instruction writes the rows of `accumulator` |
     | `lists` | the unfinished instructions of the links |

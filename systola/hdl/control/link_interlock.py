@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The place where lines and rows of one part of the link unit wait for the other parts."""
+"""The gate at which lines and rows of one part of the link unit wait for the other parts.
+
+The parts are a sender and a receiver on each side of the machine.
+"""
 
 from collections.abc import Sequence
 
@@ -28,7 +31,7 @@ class LinkInterlock(wiring.Component):
     | `cleared` | lines and rows that may be used |
 
     Latency: two cycles at least from `rows` to `cleared`. A row is compared with all older
-    instructions in one cycle, and judged in the next. Once it is clear it stays clear. Throughput:
+    instructions in one cycle, and judged in the next. A row that is clear stays clear. Throughput:
     one row a cycle. `rows.ready` and `cleared` come from registers.
     """
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of lines or rows that the instructions of one part of the link unit still use."""
+"""The list of lines or rows that the instructions of one part of the link unit still use.
+
+The parts are a sender and a receiver on each side of the machine.
+"""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
@@ -13,7 +16,7 @@ from systola.hdl.parts.promise import promised
 
 
 def list_places(config: Config) -> int:
-    """Return the places of a LinkList: a power of two, as it is a ring."""
+    """Return the number of places in a LinkList: a power of two, as the list is a ring."""
     return 1 << ceil_log2(config.queue_depth)
 
 
@@ -39,8 +42,8 @@ class LinkList(wiring.Component):
     | port         | meaning |
     |---|---|
     | `push`       | appends an instruction, only while not `full` |
-    | `pushed`     | the lines or rows that it uses |
-    | `free`       | the place that it takes |
+    | `pushed`     | the lines or rows that this instruction uses |
+    | `free`       | the place that this instruction takes |
     | `full`       | there are `queue_depth` instructions |
     | `advance`    | the oldest instruction has done all lines or rows below `advance_to` |
     | `advance_to` | the first line or row that the oldest instruction has not done |

@@ -13,10 +13,11 @@ from systola.hdl.parts.in_flight import Awaited
 
 
 class ListScan(wiring.Component):
-    """A scan that finds, in some `InFlight` lists, the youngest entries the instruction awaits.
+    """A scan that finds the youngest entries of some lists that the next instruction awaits.
 
-    It keeps the regions of the entries in one small memory. For each instruction it reads the
-    `watched` lists one after the other, one entry a cycle, oldest entry first.
+    The lists are of class `InFlight`. The scan keeps the regions of their entries in one small
+    memory. For each instruction it reads the `watched` lists one after the other, one entry a
+    cycle, oldest entry first.
 
     | port        | meaning |
     |---|---|
@@ -24,16 +25,17 @@ class ListScan(wiring.Component):
     | `pushed`    | regions of the issued instruction |
     | `rises`     | two cycles after a push: the entry begins at or after the end of the entry
                     before in its list; a register |
-    | `free`      | each list's place for its next entry |
-    | `oldest`    | each list's place of its oldest entry |
-    | `valid`     | each list's entries, as in `InFlight` |
+    | `free`      | for each list, the place for its next entry |
+    | `oldest`    | for each list, the place of its oldest entry |
+    | `valid`     | for each list, its port `valid`, as in `InFlight` |
     | `rising`    | a bit for each place of each list: its entry rises |
     | `retire`    | a bit for each list: its oldest entry leaves |
     | `restart`   | another instruction begins in the next cycle; asserted with each push |
     | `watched`   | a bit for each list that the instruction may wait for; in its first cycle |
     | `entry`     | the entry to compare, from the instruction's second cycle; read from the memory
                     at a register's address |
-    | `conflicts` | a bit for each mask, one cycle after `entry`: the instruction must wait for it |
+    | `conflicts` | a bit for each mask, one cycle after `entry`: the instruction must wait for
+                    the entry |
     | `complete`  | the last entry is being compared, or has been; meaningless in the instruction's
                     first cycle |
     | `masks`     | the entries to wait for; final from two cycles after `complete` until one cycle
@@ -83,17 +85,17 @@ class ListScan(wiring.Component):
         list_bits = ceil_log2(len(self._lists))
 
         # The memory's address comes from registers, so the entry can be compared in the same cycle.
-        # the first cycle of an instruction; a reset counts as a restart
+        # high in the first cycle of an instruction; a reset counts as a restart
         scan_begins = Signal(init=1)
         lists_remaining = Signal(self._flags, reset_less=True)  # lists not yet read to their end
         # the list being read: the first of `lists_remaining`, one-hot
         list_read = Signal(self._flags)
-        list_number = Signal(list_bits, reset_less=True)  # number of this list
+        list_number = Signal(list_bits, reset_less=True)  # number of `list_read`
         entry_place = Signal(bits, reset_less=True)  # place of the entry being read
         end_place = Signal(bits, reset_less=True)  # the place after the list's last entry
         next_place = Signal(bits)
-        list_ends = Signal()  # the last entry of this list is being read
-        lists_after = Signal(self._flags)  # lists to read after this list
+        list_ends = Signal()  # the last entry of `list_read` is being read
+        lists_after = Signal(self._flags)  # lists to read after `list_read`
         # lists to read from the next cycle on if the next list begins then
         lists_coming = Signal(self._flags)
         watched = self.watched.as_value() & Cat(self.valid[name][0] for name in self._lists)
@@ -182,7 +184,7 @@ class ListScan(wiring.Component):
                 Signal(bits, name=f"{mask}_{which}", reset_less=True)
                 for which in ("mask_last", "first")
             )
-            # all entries from `run_first` on belong to the run
+            # all entries from `run_first` on conflict, or rise after an entry of this run
             run_continues = Signal(name=f"{mask}_running", reset_less=True)
             entry_conflicts = Signal(name=f"{mask}_hit")
             goes_on = run_continues & self.rising[name].bit_select(judged_place, 1)
@@ -205,8 +207,9 @@ class ListScan(wiring.Component):
         return m
 
     def _first(self, flags: data.View, values: Sequence[ValueLike]) -> ValueLike:
-        """Return one of `values`: of the first list with its flag set, or of the last list if none
-        is set.
+        """Return the value of the first list that has its flag set.
+
+        If no flag is set, it is the value of the last list.
         """
         chosen = values[-1]
         for name, value in reversed(list(zip(self._lists[:-1], values, strict=False))):
@@ -214,8 +217,9 @@ class ListScan(wiring.Component):
         return chosen
 
     def _chosen(self, flags: data.View, values: data.View) -> Value:
-        """Return one of `values`: of the list with its flag set, or zero. At most one flag may be
-        set.
+        """Return the value of the list that has its flag set, or zero if no flag is set.
+
+        At most one flag may be set.
         """
         chosen: Value = Const(0)
         for name in self._lists:

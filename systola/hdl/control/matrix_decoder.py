@@ -46,8 +46,8 @@ class MatrixDecoder(wiring.Component):
         multiplies = is_one_of(self.given.kind, Opcode.MATRIX_MULTIPLY)
         walk = command.walk
         packed = ~multiplies & (convolve.channels != 0)
-        # Bytes of the first vectors that lie to the left of the row belong to the line before the
-        # row.
+        # Byte of the row at which the first vector begins. It is negative if the vector begins to
+        # the left of the row, in the line before the row.
         start = Signal(signed(10))
         # A MatrixMultiply ignores the walk's rows and columns, and the members that only matter if
         # `bounded` is set.
@@ -70,7 +70,7 @@ class MatrixDecoder(wiring.Component):
             walk.start.line.eq(Mux(multiplies, found.buffer.base, found.first_line)),
             walk.step.block.line.eq(Mux(multiplies, 0, convolve.plane)),
         ]
-        # The iterations of each level: for a MatrixMultiply, and for a Convolve.
+        # The iterations of each level of the walk: for a MatrixMultiply, and for a Convolve.
         numbers = {
             "ox": (1 + matrix.wide_vectors, shape.out_width),
             "oy": (matrix.rows, shape.out_height),

@@ -10,7 +10,7 @@ from systola.hdl.parts.promise import promised
 from systola.hdl.parts.sequence_number import NUMBER_BITS
 
 RING_BITS = 4
-"""Number of low bits of a sequence number. They are the place of an entry in memories.
+"""Number of low bits of a sequence number that are the place of its entry in memories.
 
 There are places for all entries that may be in a list, and for the next entry.
 """

@@ -30,10 +30,10 @@ COMPLETES_IN = {
     "matrix": "matrix_summing",
     "activate": "activate_writing",
 }
-"""For each queue, the last of the lists that its instructions leave.
+"""For each queue, the list that its instructions leave last.
 
-An instruction leaves its queue, and the other lists, earlier. So if the last list has room, they
-have room, too.
+An instruction leaves its queue, and its other lists, earlier. So if this list has room, the queue
+and the other lists have room, too.
 """
 RINGS = ("host_reads", "host_read", "host_writes", "weights", "matrix", "activate")
 """Names of the queues of commands; the host reader has two, for its requests and for its data."""
@@ -45,7 +45,7 @@ class NumberedListSignature(wiring.Signature):
     | member       | meaning |
     |---|---|
     | `advance`    | the oldest instruction has got to `advance_to` |
-    | `advance_to` | lowest address that it may still need |
+    | `advance_to` | lowest address that the oldest instruction may still need |
     | `retire`     | the oldest instruction leaves the list |
     | `progress`   | report of the list, for the commands that await its entries |
 
@@ -179,13 +179,13 @@ class NumberedScoreboard(wiring.Component):
         loads = m.submodules.loads = Memory(shape=1, depth=PLACES, init=[])
         write, read = loads.write_port(), loads.read_port(domain="comb")
         m.d.comb += [
-            # The bit of an entry lies at the place before the entry.
+            # The bit that marks an entry as a load lies at the place before the entry.
             write.addr.eq(reading.youngest),
             write.data.eq(loading.push),
             write.en.eq(reading.push),
             read.addr.eq((reading.progress.oldest - 1)[:RING_BITS]),
             # A load may still be in this list when the next read already reports its first line.
-            # So only addresses above the buffer lines count: loads fill no others.
+            # So only reports of addresses above the buffer lines count, as loads fill only these.
             loading.advance.eq(
                 reading.advance & (reading.advance_to > parameter_space(self._config))
             ),

@@ -32,9 +32,9 @@ DECODED = 2
 included.
 """
 _OWN_KIND = (1 << REGION_BITS) - 1
-"""Number that the region memory has for regions of instructions that are not issued yet.
+"""Number of the part of the region memory for regions of instructions that are not issued yet.
 
-Each other number stands for a region of a list.
+Each other number stands for a region that a list keeps.
 """
 _BLOCK = {"ram_style": "block", "no_rw_check": 1}
 """Attributes of a block RAM. Without `no_rw_check` Yosys adds logic for read-write collisions."""
@@ -59,8 +59,8 @@ class Found(data.StructLayout):
 
     | field     | meaning |
     |---|---|
-    | `mask`    | index of its mask among the masks of the instruction's queue |
-    | `numbers` | the sequence number, and the number of older entries in its run |
+    | `mask`    | index of the mask among the masks of the instruction's queue |
+    | `numbers` | the sequence number, and the number of older entries that are awaited with it |
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class RegionScan(wiring.Component):
         return m
 
     def _read_rows(self, m: Module, row_ends: Value) -> None:
-        """Read the ROM: the place of the next judged instruction's first row, then its rows."""
+        """Read the ROM: first the address of an instruction's first row, then all its rows."""
         m.submodules.rom = memory = Memory(
             shape=ScanLayout().size, depth=ROM_ROWS, init=self._rom.contents, attrs=_BLOCK
         )
@@ -245,8 +245,9 @@ class RegionScan(wiring.Component):
     def _compare(
         self, m: Module, addressed: data.View, read: data.View, compared: data.View
     ) -> None:
-        """Read a region, and compare it with a region of the instruction; write regions of
-        instructions.
+        """Read a region of a list, and compare it with a region of the scanned instruction.
+
+        Also write the regions of decoded instructions, and the regions that lists keep.
         """
         low = data.StructLayout({"base": HOST_OFFSET_BITS, "filled": 1, "rises": 1})
         high = data.StructLayout({"end": HOST_OFFSET_BITS, "space": 2})
@@ -268,7 +269,7 @@ class RegionScan(wiring.Component):
         region_kept, region_decoded = Signal(), Signal()
         risen = self.rises.bit_select(row.list, 1)
         # Lower bits of the number of a cell that holds half of a region. Bit 0 selects base or end,
-        # and the bits above it are the region's index in SCANNED.
+        # and the bits above bit 0 are the index of the region in SCANNED.
         own_cell = self.cell[: 1 + OWN_BITS]
         # half of the memory that takes the regions of the decoded instruction
         decoding_half = Signal()
@@ -346,10 +347,10 @@ class RegionScan(wiring.Component):
     ) -> None:
         """Find the number for a mask: the youngest conflicting entry, and the length of its run.
 
-        An entry conflicts if any row of the mask finds it to overlap.
+        An entry conflicts if any row of the mask finds an overlap with the entry.
         """
         row, number = compared.row, compared.number
-        # A bit for each place: some row of this mask has found a conflict with its entry.
+        # A bit for each place: some row of this mask has found a conflict with the entry there.
         place_hits = Signal(1 << PLACE_BITS, reset_less=True)
         # the entry before belongs to the run of conflicting entries
         run_continues = Signal(reset_less=True)

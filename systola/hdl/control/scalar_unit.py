@@ -53,7 +53,7 @@ def is_one_of(kind: Value, *opcodes: Opcode) -> Value:
 
 
 def fields_of(word: Value) -> dict[Opcode, data.View]:
-    """Return the fields of `word`, for each instruction as if the word were this instruction."""
+    """Return views of the fields of `word`, by opcode, each as if the word had this opcode."""
     return {opcode: data.View(InstructionLayout(opcode), word) for opcode in LINKED_OPCODES}
 
 
@@ -64,7 +64,7 @@ class EffectiveInstruction(data.StructLayout):
     |---|---|
     | `word`       | the instruction word |
     | `sums`       | operand plus index register, modulo 2^width, for each operand with such a
-                     register, in their order |
+                     register, in the order of the operands |
     | `kind`       | a bit for each opcode, see `kind_bits` |
     | `error`      | the fetch failed, and the word is meaningless |
     | `pc`         | number of the instruction in the program |
@@ -124,7 +124,7 @@ class ScalarUnit(wiring.Component):
                       next cycle |
     | `moves`       | `coming` also goes to the last stage |
     | `instruction` | the instruction in the last stage, until the next one moves there |
-    | `jump`        | the End_Loop that is taken has iterations left |
+    | `jump`        | an End_Loop is taken, and its loop has iterations left |
     | `jump_to`     | with `jump`: number of the first instruction of the body, which is next |
 
     Set_Register, Loop and End_Loop are done here, and also handed on like all others. The decoder
@@ -211,7 +211,7 @@ class ScalarUnit(wiring.Component):
             m.d.sync += registers_written.bit_select(target, 1).eq(1)
 
         # A Loop opens in the last stage, and an End_Loop closes a loop before the first stage. Each
-        # change of the stack is decided one cycle before it happens.
+        # change of the open loops is decided one cycle before it happens.
         loops_open = Signal(range(LOOP_DEPTH + 1))
         # number of open loops, without a Loop in the last stage
         loops_shown = Signal.like(loops_open)

@@ -53,17 +53,17 @@ weights are kept with training only.
 LISTS = tuple(KEPT)
 _WEIGHTS = ("matrix_summing", "source")
 REGIONS = tuple((name, own) for name, regions in KEPT.items() for own in regions)
-"""The regions that the region memory holds for each list, in the order of their numbers."""
+"""Pairs of a list and a region that it keeps; the index is the number in the region memory."""
 AWAITS_ITSELF = "activate_writing"
 """The list in which instructions also wait for older instructions of their own unit."""
 _ALONE = {
     "host_memory": ("host", "host_reading"),
     "operand_writing": ("operand", "activate_writing"),
 }
-"""Masks with a name other than the name of their list, with their own region and their list.
+"""For each mask that has not the name of its list: the region of the instruction, and the list.
 
-A write to host memory waits until older reads of the same host memory are complete. For the buffer
-lines that older reads fill, it waits line by line. Operand b, and taps, have a mask of their own,
+A write to host memory waits until older reads of the same host memory are complete. The write waits
+line by line for buffer lines that older reads fill. Operand b, and taps, have a mask of their own,
 apart from operand a.
 """
 _TILES = {
@@ -73,8 +73,8 @@ _TILES = {
 }
 """Masks for weights from the buffer, with their list.
 
-Such weights wait until whole instructions that write them are done. Writers of these lines wait
-until the MatrixMultiply has its last sum.
+Reads of such weights wait until whole instructions that write their lines are done. Writers of
+these lines wait until the MatrixMultiply has its last sum.
 """
 QUEUES = ("host_reads", "host_writes", "weights", "matrix", "activate", "tags")
 NO_QUEUE = len(QUEUES)
@@ -89,7 +89,7 @@ ROM_ROWS = 512
 STARTS = 128
 """Number of rows at the beginning of the ROM.
 
-Row n of them holds the place of the first row of the instruction with opcode n.
+Row n of these rows holds the number of the first scan row of the instruction with opcode n.
 """
 LIST_BITS = ceil_log2(len(LISTS))
 REGION_BITS = 4
@@ -99,7 +99,7 @@ QUEUE_BITS = ceil_log2(NO_QUEUE + 1)
 
 
 class Step(IntEnum):
-    """Steps of a scan: read an own region, compare it with a list, keep it, or issue."""
+    """A kind of step of a scan: read an own region, compare it with a list, keep it, or issue."""
 
     OWN = 0
     COMPARE = 1
@@ -140,7 +140,7 @@ class ScanRow:
 
 
 class ScanLayout(data.StructLayout):
-    """The layout of a step in the ROM."""
+    """A layout of one step of a scan, a ScanRow, in the ROM."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -175,7 +175,10 @@ class Pair:
 
 
 def own_of(entry: Instruction, use: Use) -> str | None:
-    """Return the name of a region among SCANNED, or None for weights, which are not compared."""
+    """Return the name among SCANNED of the region that a use of a memory is.
+
+    It is None for weights, which are not compared.
+    """
     alike = {Memory.HOST: "host", Memory.ACCUMULATORS: "sums", Memory.WEIGHTS: None}
     if use.memory in alike:
         return alike[use.memory]
@@ -257,9 +260,7 @@ def _mask_of(entry: Instruction, own: str, name: str, its: str) -> str:
 
 
 def _compared(entry: Instruction, way: Way, config: Config) -> list[tuple[str, str]]:
-    """Return where an instruction can be found by younger instructions: lists, and regions kept
-    there.
-    """
+    """Return pairs of a list and a region in it with which younger instructions are compared."""
     found: dict[str, str] = {}
     for name in way.lists:
         for own in kept_in(name, config):
@@ -269,7 +270,7 @@ def _compared(entry: Instruction, way: Way, config: Config) -> list[tuple[str, s
 
 
 def masks_of(config: Config) -> Mapping[str, tuple[str, ...]]:
-    """Return the masks of the instructions in each queue, in the order of their numbers.
+    """Return the masks of the instructions in each queue, in the order of the masks' numbers.
 
     The queue of weights has masks of its own for MatrixMultiply with weights from the buffer.
     """
@@ -318,7 +319,7 @@ def rows_of(
             loaded = own
 
     def keep() -> None:
-        """Append rows that keep the loaded region in its lists.
+        """Append rows that keep the loaded region in the lists of the instruction.
 
         The first region of a list must be kept first, as it decides if the entry rises.
         """
@@ -382,7 +383,11 @@ def _space(entry: Instruction, own: str | None) -> int:
 
 
 class ScanRom:
-    """A ROM with all rows of a machine. `contents` has its bits, which begin with `starts`."""
+    """A ROM with the scan rows of all instructions of a machine.
+
+    `contents` are the words of the ROM. First come STARTS words with the number of each
+    instruction's first row, then all rows.
+    """
 
     def __init__(self, config: Config):
         self.masks = masks_of(config)

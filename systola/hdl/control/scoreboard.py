@@ -216,7 +216,7 @@ class Scoreboard(wiring.Component):
 
     def _follow_loads(self, m: Module, reading: InFlight, loading: InFlight) -> None:
         """Drive the list `loading`; each of its instructions is in `host_reading` too."""
-        # a bit for each place in `reading`: its instruction is a load
+        # a bit for each place in `reading`: the instruction there is a load
         are_loads = Signal(1 << len(reading.free))
         is_load = Signal()
         with m.If(reading.push):
@@ -224,7 +224,7 @@ class Scoreboard(wiring.Component):
         m.d.comb += [
             is_load.eq(are_loads.bit_select(reading.progress.place, 1)),
             # A load may still be in this list when the next read already reports its first line.
-            # So only addresses above the buffer lines count: loads fill no others.
+            # So only reports of addresses above the buffer lines count, as loads fill only these.
             loading.advance.eq(
                 reading.advance & (reading.advance_to > self._spaces["parameters"][0])
             ),

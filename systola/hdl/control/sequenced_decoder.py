@@ -36,7 +36,10 @@ from systola.hdl.parts.multiplier import WIDTH_LIMIT, Multiplier
 LATENCY = 9
 """Cycles from the cycle that addresses the last row of an instruction in the ROM to the verdict."""
 _FACTOR_STAGE = 3
-"""Pipeline stage in which a row takes its operand x. The ROM shows a row in stage 1."""
+"""Pipeline stage in which a row takes x, the operand that it multiplies.
+
+The ROM shows a row in stage 1.
+"""
 _SELECT_STAGE = 5
 _BASE_STAGE = _FACTOR_STAGE + MULTIPLIED
 _SUM_STAGE = _BASE_STAGE + 1
@@ -215,11 +218,11 @@ class SequencedDecoder(wiring.Component):
         return stages
 
     def _selected(self, number: Value) -> Value:
-        """Return the number of an index register: entry `number` of the list that a step loaded."""
+        """Return the number of an index register: entry `number` of the list of the instruction."""
         return Array(self._register_numbers)[number]
 
     def _take(self, m: Module, stages: list[data.View]) -> Value:
-        """Return the operand x of the row in the stage that takes its factors."""
+        """Return x, the operand that the row in _FACTOR_STAGE multiplies."""
         before, taken = stages[_FACTOR_STAGE - 1].row, stages[_FACTOR_STAGE].row
         rom = self._rom
         port = FieldPort(widths=rom.widths, signed_widths=rom.signed_widths)
@@ -233,14 +236,14 @@ class SequencedDecoder(wiring.Component):
             port.signed.eq(taken.signed),
             read.addr.eq(Mux(is_index, self._register_numbers[1], before.at[: ceil_log2(CELLS)])),
         ]
-        # x is a field or a cell, ORed: a row with a field reads the cell ZERO, and a row with a
-        # cell has the field 0.
+        # x is the OR of a field and a cell. A row with a field reads the cell ZERO, and a row with
+        # a cell has the field 0.
         with m.If(~before.from_cell):
             m.d.comb += read.addr.eq(rom.cells[ZERO])
         return port.field | read.data.as_unsigned()
 
     def _multiply(self, m: Module, row: data.View, x: Value) -> Value:
-        """Return the product of x and a factor; the base is added later."""
+        """Return the product of x and the factor that a row names; the base is added later."""
         kept_operand = Signal(KEPT_BITS, reset_less=True)
         row_factor = Signal(signed(WIDTH_LIMIT))
         with m.If(row.keep):
@@ -277,7 +280,7 @@ class SequencedDecoder(wiring.Component):
             ]
 
     def _add(self, m: Module, stages: list[data.View], product: Value) -> Value:
-        """Add the base, and return the sum in the last stage.
+        """Add the base of a row to its product, and return the sum, one stage later.
 
         If the condition of a row is false, the sum stays as it is. The row is then not valid in the
         last stage.
@@ -291,8 +294,8 @@ class SequencedDecoder(wiring.Component):
         self._limit = limit.data.as_unsigned()
         inputs = {HOST_LIMIT: self.host_limit, WEIGHT_TILES: self.weight_tiles}
         for name, value in inputs.items():
-            # These two limits come from inputs. Their cells are never written and stay zero, so
-            # cell and input can be ORed.
+            # HOST_LIMIT and WEIGHT_TILES come from inputs. The cells of these limits are never
+            # written and stay zero, so cell and input can be ORed.
             limit_chosen = Signal(name=f"limit_is_{name}")
             m.d.sync += limit_chosen.eq(row.limit == self._rom.cells[name])
             self._limit = self._limit | (value & limit_chosen.replicate(len(value)))

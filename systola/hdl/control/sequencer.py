@@ -42,7 +42,7 @@ class Sequencer(wiring.Component):
     | `frees`          | the value of `decoded.ready` in the next cycle: the instruction will pass |
     | `exhausted`      | the program has left the host window, and all of its instructions are
                          decoded |
-    | `pc`             | with `exhausted`: number of the instruction that is missing |
+    | `pc`             | with `exhausted`: number of the first instruction outside of the window |
     | `program`        | byte offset of the program |
     | `room`           | the scoreboard can take the instruction |
     | `idle`           | the scoreboard has no instruction under way |
@@ -215,14 +215,15 @@ class Sequencer(wiring.Component):
     ) -> tuple[Signal, Signal, Signal, Signal]:
         """Follow the weight queue in program order.
 
-        A Read_Weights passes with `reads_tiles`, an instruction that consumes tiles with
-        `consumes_tiles`. Returns the number of waiting tiles, and three faults:
+        In a cycle with `reads_tiles` a Read_Weights passes, in a cycle with `consumes_tiles` an
+        instruction that consumes tiles. Returns the number of waiting tiles, and three faults:
 
         - The instruction consumes more tiles than wait.
 
-        - It reads tiles while too old ones are not consumed.
+        - The instruction reads tiles, but tiles wait that are older than the last
+          WEIGHT_READS_IN_FLIGHT - 1 Read_Weights.
 
-        - It takes weights from the buffer while tiles wait.
+        - The instruction takes weights from the buffer while tiles wait.
         """
         decoded = self.decoded.payload
         # The weight queue in program order. `tiles_waiting`: tiles queued and not yet consumed.
@@ -236,7 +237,7 @@ class Sequencer(wiring.Component):
         write, read = counts.write_port(), counts.read_port(domain="comb")
         count_place = Signal(range(WEIGHT_READS_IN_FLIGHT))
         all_written = Signal()
-        oldest_count = Signal(COUNT_BITS)  # the count that is taken from `tiles_recent` next
+        oldest_count = Signal(COUNT_BITS)  # the count that `tiles_recent` loses next
         tiles_queued = Signal()
         m.d.comb += [
             tiles_queued.eq(reads_tiles),

@@ -19,8 +19,8 @@ class SettingNumbers(wiring.Component):
     | `present`   | number of the setting in force |
     | `following` | number of the next setting, for its words; becomes `present` with `ends` |
 
-    The numbers go round, but leave out the lowest ones, which are `fixed`. Before the first
-    `judges`, `following` equals `present`, as the words of the reset are the first setting.
+    The numbers go round, but leave out the `fixed` lowest numbers. Before the first `judges`,
+    `following` equals `present`, as the words written after a reset are the first setting.
 
     The caller begins a setting only if no command uses the number `following`, and after the
     setting before it has ended.

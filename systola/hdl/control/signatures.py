@@ -25,8 +25,8 @@ COMMANDS: Mapping[str, Callable[..., data.StructLayout]] = {
     "activate": ActivateCommand,
     "host_writes": HostWriteCommand,
     "weights": WeightCommand,
-    # A read leaves this queue no later than its list. So the queue has room whenever the list has
-    # room.
+    # A read from host memory leaves this queue no later than its list `host_reading`. So the queue
+    # has room whenever the list has room.
     "host_read": HostReadEntry,
 }
 """Queues of commands that each machine has, with the layout of their commands."""
@@ -79,7 +79,7 @@ class ListSignature(wiring.Signature):
     | member       | meaning, as seen from the list |
     |---|---|
     | `advance`    | the oldest instruction has got to `advance_to` |
-    | `advance_to` | lowest address that it may still need |
+    | `advance_to` | lowest address that the oldest instruction may still need |
     | `retire`     | the oldest instruction is done with this resource and leaves the list |
     """
 
