@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the forward pass of an LSTM or GRU, step by step in time, and of the Embedding before it.
 
-A block of units has a line for each sample. A gate, the cell c and the state h are `rows` lines or
-pairs of lines, [block][sample]. Gates and h have 15 fraction bits. The sums of the gates, and c,
-have CELL_BITS. All of these are int16; weights and inputs are int8. The numbers that the backward
-pass needs go to host memory after each step, so the buffer does not limit the number of steps.
+The buffer has the gates, the cell c and the state h of one step, [block of units][sample]. They are
+int16, with two lines for each sample of a block; weights and inputs are int8. Gates and h have 15
+fraction bits. The sums of the gates, and c, have CELL_BITS fraction bits. The numbers that the
+backward pass needs go to host memory after each step. So the buffer does not limit the number of
+steps.
 """
 
 from __future__ import annotations
@@ -42,10 +43,11 @@ class Recurrent(GruSteps):
     """A writer of the forward pass of LSTMs and GRUs."""
 
     def write(self, number: int, x: range) -> range:
-        """Write the forward pass of an LSTM or GRU; return its units, with a one for the next bias.
+        """Write the forward pass of an LSTM or GRU; return its units, then ones for the next
+        stage's bias.
 
-        If the stage gives all states, they go to host memory, where the next LSTM or GRU takes
-        them. Then the result is empty.
+        A stage that gives all states writes the states to host memory for the next LSTM or GRU. The
+        result is then empty.
         """
         writer, layout = self._writer, self._writer.layout
         writer.free(x)
@@ -81,7 +83,7 @@ class Recurrent(GruSteps):
         return range(0)
 
     def all_steps(self, number: int, scale: UnitScale) -> None:
-        """Write all steps of an LSTM, with its inputs in host memory, and measure the states."""
+        """Write all steps of an LSTM from inputs in host memory, and measure the states."""
         self._scale = scale
         self._writer.free(self.turn(number))
         self._scale = None
@@ -109,20 +111,21 @@ class Recurrent(GruSteps):
         writer.free(state, units, mask, random)
 
     def begin(self) -> None:
-        """Put the least possible shift into register STATE, before the first state is measured."""
+        """Put the least possible shift into exponent register STATE, before states are measured."""
         if self._train:
             self._writer.measure(STATE, value=LEAST_SHIFT)
 
     def end(self) -> None:
-        """Put the fraction bits of all states into register STATE, after the last state is
-        measured.
+        """Put the number of fraction bits of all states into exponent register STATE, after the
+        last state is measured.
         """
         if self._train:
             self._agree()
             self._writer.measure(STATE, third=STATE, value=STATE_SHIFT)
 
     def turn(self, number: int) -> range:
-        """Write all steps for the samples of a turn; return the last state as int16 lines.
+        """Write all steps in time for one turn (part of the batch); return the last state, int16
+        lines.
 
         The inputs of the steps are in host memory.
         """
@@ -191,7 +194,7 @@ class Recurrent(GruSteps):
         return state
 
     def _agree(self) -> None:
-        """Put the largest shift that any core has in register STATE into STATE of each core."""
+        """Set exponent register STATE of each core to the largest shift among all cores."""
         if self._task.cores > 1:
             self._writer.measure(SHIFT, first=STATE)
             agree(self._writer, self._task, STATE)
@@ -207,10 +210,11 @@ class Recurrent(GruSteps):
     ) -> None:
         """Write the sums of a gate, and then the results of its sigmoid or tanh.
 
-        - `given`: the inputs, ones for the biases, and the state.
-        - `weights`: the kernel, the biases, and the recurrent kernel.
-        - `entering`: the parameter entry for the products with inputs, and the register with its
-          shift.
+        - `given`: lines of the inputs, ones for the biases, and the old state (None in the first
+          step).
+        - `weights`: lines of the kernel, the biases, and the recurrent kernel.
+        - `entering`: the parameter entry for products with inputs, and the exponent register with
+          the shift of this entry, or 0.
         """
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         samples, rows = layout.samples, sizes.rows
@@ -242,7 +246,7 @@ class Recurrent(GruSteps):
         writer.activate(row, line, rows, shifted(bits - CELL_BITS - 1), **how, **ends)
 
     def _cell(self, gates: int, cell: int, *, first: bool) -> None:
-        """Write the cell after a step, c = f c + i g; before the first step c is zero."""
+        """Write the new cell: f c + i g, or i g in the first step, where the old cell c is zero."""
         writer, rows = self._writer, self._sizes.rows
         enter, forget, new = gates, gates + 2 * rows, gates + 3 * 2 * rows
         if not first:
@@ -251,7 +255,7 @@ class Recurrent(GruSteps):
         writer.vector(Operation.MULTIPLY, *at, accumulate=int(not first))
 
     def _units(self, state: range) -> range:
-        """Return the last state as int8 units for the next stage, with a one for the bias."""
+        """Return the last state as int8 units, followed by ones for the bias of the next stage."""
         about = self._writer, self._task, self._left, self._number
         scale = UnitScale(*about, train=self._train)
         self.measure(scale, state)
@@ -263,7 +267,7 @@ class Recurrent(GruSteps):
     def units(self, scale: UnitScale, state: range) -> tuple[range, range | None]:
         """Write the last state as units for the next stage; return the units and their mask.
 
-        The mask is None unless there is a dropout in training.
+        The mask is None, except in training with a Dropout after the LSTM.
         """
         writer, layout, number = self._writer, self._writer.layout, self._number
         stage, samples, rows = self._task.stages[number], layout.samples, self._sizes.rows

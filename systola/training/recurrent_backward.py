@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the backward pass of an LSTM through time.
 
-The gradients of states, cells, gates' sums z and inputs are int16 with one exponent, in register
-GRADIENT. So gradients of many steps can be summed. A gradient that fades from step to step keeps
-bits that a measured int8 would lose. Gradients begin with TOP_BITS bits, which leaves room to grow.
-Gradients of weights are sums over all steps and samples at once.
+z stands for the sums before the sigmoid or tanh of the gates. The gradients of states, cells, z and
+inputs are int16, all with the number of fraction bits in exponent register GRADIENT. So gradients
+of different steps can be added. A gradient that fades from step to step keeps bits that int8 would
+lose. The gradient of the last state is scaled to TOP_BITS bits, so that gradients of earlier steps
+may be larger. The gradient of a weight is one sum over all steps and samples.
 
-dx stands for the gradient of x. For gates i, f, g, o in turn, dz is dc g i', dc c_before f', dc i
-g', dh tanh(c) o'. g' is 1 - g^2, and x' is x (1 - x) for the others. The gradient dc of the cells
-is dh o (1 - tanh(c)^2) + dc_after f_after.
+dx stands for the gradient of x, h for the state and c for the cell of a step. `before` and `after`
+mark numbers of the step before and of the step after.
+
+- dz of the gates: dc g i' for i, dc c_before f' for f, dc i g' for g, dh tanh(c) o' for o.
+- Slopes: g' is 1 - g^2; i', f' and o' are x (1 - x) with x for the gate.
+- dc is dh o (1 - tanh(c)^2) + dc_after f_after.
 """
 
 from __future__ import annotations
@@ -37,15 +41,15 @@ from systola.training.writer import (
 )
 
 TOP_BITS = 12
-"""Number of bits of the largest gradient of the last state."""
+"""Number of bits to which the largest int16 gradient of the last state is scaled."""
 TOP_BITS_OF_ALL = 11
-"""Number of bits of the largest gradient of any state, if the next layer takes the states of all
-steps."""
+"""Number of bits to which the largest int16 gradient of all states is scaled, if the next layer
+takes the states of all steps."""
 INT8_BITS = 7
 _SUM_BITS = 30
-"""Number of magnitude bits that sums over all steps and samples may have."""
+"""Largest number of magnitude bits of a weight's gradient, a sum over all steps and samples."""
 SLOPE_BITS = 14
-"""Fraction bits of the product of a cell and the slope of its gate, which is below 2."""
+"""Number of fraction bits of the product c_before f', which is below 2."""
 _LARGEST = (1 << 15) - 1
 
 
@@ -54,11 +58,11 @@ class Room:
     """A region of the buffer for the int16 numbers of one step in time."""
 
     cells: range
-    """Lines of the gates, the cell and its tanh."""
+    """Buffer lines of the gates, the cell and the tanh of the cell."""
     before: range
-    """Lines of the cell of the step before; for a GRU of the state of the step before."""
+    """Buffer lines of the cell of the step before, or for a GRU of the state of the step before."""
     slopes: range
-    """Lines of the slopes of the gates; the gradients dz of the gates' sums replace the slopes."""
+    """Buffer lines of the slopes of the gates, and later of the gradients dz of the gates' sums."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +71,14 @@ class _Product:
 
     tiles: range
     slopes: range
-    """Numbers of the blocks of dz that are multiplied."""
+    """Range of the blocks of dz that are multiplied, counted from the first block of a step."""
     result: range
     blocks: int
     """Number of blocks of results; 0 if there is no product."""
     master_bits: int
     added: bool = False
-    """Whether the product is added to the lines of the result, which already have a part of the
-    gradient."""
+    """Whether the product is added to the lines `result`, which already have a part of the
+    gradient. Otherwise the product overwrites these lines."""
 
 
 class RecurrentBackward:
@@ -83,8 +87,8 @@ class RecurrentBackward:
     _kept = len(GATES) + 2
     """Number of int16 numbers that the forward pass keeps for each unit and step."""
     _added = False
-    """Whether the gradient of a state has a part without weights, beside the product and the
-    gradient from the stage above."""
+    """Whether a part of a state's gradient comes from the step after without a product with
+    weights, as in a GRU."""
 
     def __init__(self, writer: Writer, task: Task, number: int = 0) -> None:
         self._writer = writer
@@ -92,8 +96,8 @@ class RecurrentBackward:
         self._number = number
         self._stage = task.stages[number]
         self._given = HALF, 0
-        """Multiplier for the gradients of all states of this LSTM, and the number of bits that it
-        takes."""
+        """Scale for the gradients of all states, see `passes.gradient_scale`: a multiplier, and the
+        number of fraction bits that the multiplier takes."""
 
     def write(self, gradient: range) -> None:
         """Write the backward pass and the updates, from the int8 gradient of the last state.
@@ -114,17 +118,20 @@ class RecurrentBackward:
         RecurrentUpdate(self._writer, self._task, self._number, self._sizes).write()
 
     def take(self, layout: Layout, lstm: Recurrence) -> None:
-        """Choose the samples for which instructions are written: the places of `layout` in host
-        memory.
+        """Take the samples of one turn (part of the batch): `layout` has the places of these
+        samples in host memory.
         """
         self._sizes = Sizes(layout, lstm, self._number)
         self._count = lstm.steps * layout.samples
-        """Number of products in a gradient of weights: steps times samples, in whole blocks."""
+        """Number of products in the gradient of one weight: steps times samples, padding
+        included."""
         self._bits = gradient_bits(lstm.steps * self._task.count)
         self._left_bits = min(TOP_BITS, self._bits) - INT8_BITS
 
     def end(self) -> None:
-        """Put the fraction bits of all gradients through time into register GRADIENT."""
+        """Put the number of fraction bits of the gradients of all steps into exponent register
+        GRADIENT.
+        """
         self._writer.measure(GRADIENT, first=GRADIENT, value=self._left_bits)
 
     def turn(self, layout: Layout, lstm: Recurrence, gradient: range) -> None:
@@ -183,8 +190,8 @@ class RecurrentBackward:
             writer.free(room.cells, room.before, room.slopes)
 
     def _rooms(self) -> list[Room]:
-        """Return two regions of the buffer for successive steps; they are the same if two have no
-        room.
+        """Return two regions of the buffer for successive steps, or one region twice if the buffer
+        has no room for two.
         """
         writer, step = self._writer, 2 * self._sizes.rows
         lines = self._kept * step, step, len(GATES) * step
@@ -198,8 +205,8 @@ class RecurrentBackward:
         return [first, Room(*map(writer.allocate, lines))]
 
     def begin_all(self) -> None:
-        """Begin to measure the gradients of all states, with the least possible shift in register
-        SHIFT.
+        """Put the least possible shift into exponent register SHIFT, before the gradients of all
+        states are measured.
         """
         self._given = gradient_scale(self._stage)
         self._writer.measure(SHIFT, value=LEAST_SHIFT)
@@ -216,16 +223,16 @@ class RecurrentBackward:
         writer.free(lines)
 
     def end_all(self) -> None:
-        """Put the shift of the gradients of all states into SHIFT, and their fraction bits into
-        GRADIENT.
+        """Put the shift for the gradients of all states into exponent register SHIFT, and the
+        number of fraction bits of the shifted gradients into GRADIENT.
         """
         above = units_register(self._task, self._number + 1)
         agree(self._writer, self._task, INPUTS + 2 if branched(self._task.stages) else above)
         self._writer.measure(GRADIENT, first=GRADIENT, third=SHIFT, value=-self._given[1])
 
     def _read_above(self, step: int, lines: range) -> None:
-        """Read the int16 gradient of the inputs of the LSTM above for a step, before it is
-        shifted.
+        """Read the unshifted int16 gradient of the states of a step, which the LSTM above has
+        written for its inputs.
         """
         layout = self._writer.layout
         place = layout.recurrences[self._number + 1].below
@@ -233,8 +240,8 @@ class RecurrentBackward:
         self._writer.read_rows(host, lines, 2 * layout.samples, 2 * self._count)
 
     def _read_gradient(self, step: int, lines: range) -> None:
-        """Read the int16 gradient of the states of a step, shifted to the exponent of all
-        states.
+        """Read the int16 gradient of the states of a step, shifted to the fraction bits that all
+        steps have in common.
         """
         writer, rows, pitch = self._writer, self._sizes.rows, self._writer.layout.pitch
         self._read_above(step, lines)
@@ -249,13 +256,13 @@ class RecurrentBackward:
             writer.free(mask, wide)
 
     def _add_gradient(self, step: int, state: range, cell: range) -> None:
-        """Write the gradient of a state that comes from the stage above, before a product
-        is added.
+        """Write the part of a state's gradient that comes from the stage above; a product is added
+        later.
         """
         self._read_gradient(step, state)
 
     def _write_block(self, place: int, step: int, lines: range, blocks: int) -> None:
-        """Write int16 lines of a step to host memory, where they are [block][step][sample]."""
+        """Write int16 lines of a step to an array [block][step][sample] in host memory."""
         pitch, samples = self._writer.layout.pitch, self._writer.layout.samples
         host = place + 2 * step * samples * pitch
         self._writer.write_rows(host, lines[: 2 * blocks * samples], 2 * samples, 2 * self._count)
@@ -267,9 +274,11 @@ class RecurrentBackward:
             self._end_product(product)
 
     def _begin_product(self, slopes: range, product: _Product, row: int = 0) -> int:
-        """Multiply dz with transposed weights; return the accumulator row after the last sums.
+        """Multiply dz with transposed weights; return the first accumulator row after the sums.
 
-        The sums of the last part stay in the accumulators from row `row` on.
+        A product with too many sums for the accumulators is made in parts. The results of all parts
+        but the last are written. The sums of the last part stay in the accumulators from row `row`
+        on.
         """
         for part in self._parts(product):
             self._multiply(slopes, product, part, row)
@@ -280,7 +289,9 @@ class RecurrentBackward:
         return row
 
     def _end_product(self, product: _Product, row: int = 0) -> None:
-        """Write the results of the last sums of a product, int16 with the exponent of dz."""
+        """Write the results of the part of a product that is still in the accumulators, int16 with
+        the fraction bits of dz.
+        """
         for part in self._parts(product)[-1:]:
             self._activate(product, part, row)
 
@@ -303,11 +314,12 @@ class RecurrentBackward:
         writer.activate(row, line, len(part) * samples, entry, wide=1, accumulate=added)
 
     def _slopes(self, number: int, room: Room) -> None:
-        """Read the numbers of a step, and write everything that does not depend on the steps after
-        it.
+        """Read the numbers that the forward pass has kept of a step, and write the slopes of the
+        gates.
 
-        The slope of a gate is dz / dc, or dz / dh for the output gate. The factor dc / dh goes in
-        place of tanh(c). The slope of gate f has SLOPE_BITS fraction bits, all others have 15.
+        The slope of a gate is dz / dc, or dz / dh for the output gate. Slopes do not depend on
+        later steps. The factor dc / dh replaces tanh(c) in the buffer. The slope of gate f has
+        SLOPE_BITS fraction bits, all others have 15.
         """
         writer, rows, layout = self._writer, self._sizes.rows, self._writer.layout
         step, lines = 2 * rows, len(room.cells)
@@ -331,10 +343,10 @@ class RecurrentBackward:
         self._times(tanh, output, tanh, rows, 15)
 
     def _gates(self, room: Room, state: range, cell: range, *, last: bool) -> None:
-        """Write dz in place of the slopes, and dc of the step before in place of dc of the step
-        after.
+        """Write dz in place of the slopes, and dc f to lines `cell`, for use in the step before.
 
-        In the last step dh alone gives dc.
+        At first the lines `cell` have dc f of the step after, which is added to dc. In the last
+        step in time (`last`) nothing is added.
         """
         rows = self._sizes.rows
         step = 2 * rows
@@ -358,8 +370,8 @@ class RecurrentBackward:
         limited: bool = False,
         accumulate: bool = False,
     ) -> None:
-        """Write the int16 product a * b / 2^right, or add it to the numbers in the result's
-        lines.
+        """Write int16 products a * b / 2^right to line `result` on. With `accumulate` the products
+        are added to the numbers there.
         """
         limit = (1 << self._bits) - 1 if limited and self._bits < 15 else 0
         at = (a, b, result, rows, shifted(right - 1), WIDE)
@@ -372,8 +384,8 @@ class RecurrentBackward:
 
 
 def gradient_bits(count: int) -> int:
-    """Return the number of bits that dz may have, so that sums of products stay within 32 bits.
+    """Return the largest number of bits, up to 15, that dz may have so that sums fit 32 bits.
 
-    A sum has `count` products of dz and an int8.
+    A sum has `count` products of a dz with an int8 number.
     """
     return min(15, _SUM_BITS - INT8_BITS - (count - 1).bit_length())

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts that LSTM and GRU share: sizes, biases, and the accumulators of successive steps."""
+"""The parts that LSTM and GRU share: sizes, biases, and the accumulators of successive steps.
+
+The sum of a gate is the number of which the gate is the sigmoid or tanh. Steps are steps in time.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,16 @@ from systola.training.writer import Entry, Writer, shifted
 CELL_INTEGER_BITS = 3
 """Number of integer bits of cells and of the gates' sums."""
 CELL_BITS = 15 - CELL_INTEGER_BITS
-"""Number of fraction bits of cells and of the gates' sums. These numbers go up to 8, near the ends
-of tanh and sigmoid."""
+"""Number of fraction bits of cells and of the gates' sums. Cells and sums are limited to -8 to 8,
+beyond which tanh and sigmoid hardly change."""
 STATE_SHIFT = 14
-"""Number of fraction bits of a state that is narrowed to int8 with 0 in the exponent register. Of
-the state's 15 fraction bits the multiplier of Entry() takes one."""
+"""Number of fraction bits of a state that is narrowed to int8 with a shift of 0. An int16 state has
+15, of which the multiplier 1/2 of Entry() takes one."""
 _MOST_BIAS_SHIFT = 14
-"""Largest number of bits by which the array shifts an int16 bias to the left, as a product."""
+"""Largest number of bits by which the array can shift an int16 bias to the left. The array shifts
+by a multiplication with a power of two."""
 LEAST_SHIFT = -7
-"""Least number of bits by which a register shifts to the right. It is negative: the longest shift
-to the left."""
+"""Least shift to the right in an exponent register, in bits. A negative shift goes to the left."""
 
 
 class Sizes:
@@ -36,20 +39,24 @@ class Sizes:
         shape = layout.shapes[number]
         self.steps = lstm.steps
         self.inputs = shape.channels
-        """Number of blocks of inputs of a step."""
+        """Number of blocks of C inputs in one step."""
         self.units = shape.units // len(lstm.order)
-        """Number of blocks of units."""
+        """Number of blocks of C units."""
         self.gates = len(GATES) * self.units
-        """Number of blocks of the gradients of all sums in a step."""
+        """Number of blocks of the sums of all gates in a step, and of the gradients of these
+        sums."""
         self.rows = self.units * layout.samples
-        """Number of lines, or pairs of lines, of a gate, the cell or the state."""
+        """Number of lines of a gate, the cell or the state as int8; as int16 there are twice as
+        many."""
         self.places: RecurrencePlaces = layout.recurrences[number]
         self.kernel = range(shape.units)
-        """Numbers of the blocks of the sums' gradients that belong to the kernel."""
+        """Range of the blocks of sums that have products with the kernel, counted as in `gates`."""
         self.recurrent = range(self.gates - shape.units, self.gates)
-        """Numbers of the blocks of the sums' gradients that belong to the recurrent kernel."""
+        """Range of the blocks of sums that have products with the recurrent kernel, counted as in
+        `gates`."""
         self.state_inputs = self.units + lstm.gru
-        """Number of blocks of inputs of the recurrent kernel, with the block of its biases."""
+        """Number of blocks of inputs of the recurrent kernel; for a GRU one block more, for
+        biases."""
 
 
 class RecurrentBase:
@@ -66,14 +73,14 @@ class RecurrentBase:
         self._sizes: Sizes
 
     def measure(self, scale: UnitScale, state: range) -> None:
-        """Measure the last state, but only of the samples that are no padding."""
+        """Measure a state, but leave out the lines of samples that are padding."""
         layout = self._writer.layout
         there = len(self._task.share(layout.size))
         for pairs in of_samples(self._sizes.units, layout.samples, there):
             scale.measure_lines(state.start + 2 * pairs.start, len(pairs))
 
     def _accumulators(self, rows: int) -> int:
-        """Return the first of `rows` accumulator rows; successive calls use different regions in
+        """Return the first of `rows` accumulator rows; successive calls take up to four regions in
         turn.
 
         Raises NoRoomError if the accumulators have fewer rows.
@@ -85,9 +92,10 @@ class RecurrentBase:
         return self._turn * rows
 
     def _input_shift(self) -> tuple[Entry, int]:
-        """Return the entry that shifts products with the kernel to CELL_BITS, and a register.
+        """Return the parameter entry that gives products with the kernel CELL_BITS fraction bits.
 
-        The exponent register has the shift of this entry; 0 stands for no register.
+        The second result is the exponent register with the shift for this entry. It is 0 if the
+        entry itself has the shift.
         """
         inputs, shift = step_inputs(self._task, self._number), self._sum_shift - 1
         if not inputs.register:
@@ -97,8 +105,8 @@ class RecurrentBase:
 
     @property
     def _sum_shift(self) -> int:
-        """Number of bits by which products with inputs are shifted to have CELL_BITS, without a
-        register.
+        """Number of bits by which products with inputs are shifted right to have CELL_BITS fraction
+        bits. The content of a register with the inputs' fraction bits is not included.
         """
         bits = self._task.master_bits[self._number] - MASTER_SHIFT - CELL_BITS
         return step_inputs(self._task, self._number).value + bits
@@ -107,20 +115,21 @@ class RecurrentBase:
     def _bias_in_sums(self) -> bool:
         """Whether the array adds the biases, shifted, to the products with inputs.
 
-        Then the activation unit has two lines less to read for each gate, and one copy less to
-        write. A GRU has other biases for the products with the state, so its biases are added
-        later.
+        This saves the activation unit a copy of the biases, and two lines to read for each gate.
+        Otherwise the activation unit adds the biases: for a GRU, or if the shift is unknown or too
+        long for the array.
         """
         lstm = self._task.stages[self._number].lstm
         known = not step_inputs(self._task, self._number).register
         return known and not (lstm and lstm.gru) and 0 <= self._sum_shift <= _MOST_BIAS_SHIFT
 
     def _biases(self) -> range:
-        """Write the biases as lines with CELL_BITS, [block][row], the same in all rows.
+        """Write the biases as int16 lines with CELL_BITS fraction bits, [block][row]; all rows are
+        the same.
 
-        There is a row for each sample, or for each row of a tile of weights. For a GRU the blocks
-        are for the candidate, z, r, and the product that the state adds to the candidate. The
-        biases of z and r are sums of the biases of both kernels.
+        A block has a row for each sample, or, if the array adds the biases, for each row of a tile.
+        For a GRU the blocks are for the candidate, z, r, and the candidate's product of state and
+        recurrent kernel. The biases of z and r are sums of the biases of both kernels.
         """
         writer, layout, sizes, number = self._writer, self._writer.layout, self._sizes, self._number
         size, stage = layout.size, self._task.stages[number]
@@ -165,9 +174,9 @@ class RecurrentBase:
 
 
 def input_bits(task: Task) -> int:
-    """Return the fraction bits of the inputs of a step of the first LSTM.
+    """Return the number of fraction bits of the inputs of the first LSTM.
 
-    If the inputs are words, these are the bits of the embeddings.
+    If the inputs are words, the result is for the embeddings of the words.
     """
     lstm = task.stages[0].lstm
     if lstm and lstm.vocabulary:
@@ -176,7 +185,7 @@ def input_bits(task: Task) -> int:
 
 
 def step_inputs(task: Task, number: int) -> Exponent:
-    """Return the fraction bits of the inputs of a step of an LSTM, as a constant or in a register.
+    """Return the number of fraction bits of an LSTM's inputs, as a constant or in a register.
 
     Inputs that are states of another LSTM have the same fraction bits in all steps.
     """
@@ -186,9 +195,10 @@ def step_inputs(task: Task, number: int) -> Exponent:
 
 
 def state_register(task: Task, number: int) -> int:
-    """Return the register with the fraction bits of all states of an LSTM, for the update.
+    """Return the exponent register with the fraction bits of an LSTM's int8 states, for the update.
 
-    If another LSTM takes the states, they have the fraction bits of its inputs.
+    If another LSTM takes the states, the update uses the fraction bits of the inputs of this other
+    LSTM.
     """
     lstm = task.stages[number].lstm
     return units_register(task, number) if lstm and lstm.sequences else STATE

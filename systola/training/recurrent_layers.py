@@ -19,8 +19,8 @@ from systola.training.layer_base import (
 )
 
 MOST_LSTM_UNITS = 512
-"""Largest number of units of an LSTM or GRU. With these, a sum of products of int16 and int8 stays
-within 32 bits."""
+"""Largest number of units of an LSTM or GRU. A sum of so many products of int16 and int8 numbers
+fits 32 bits."""
 _RECURRENT = {
     "bias_initializer": Only(("zeros", "Zeros"), SET_WEIGHTS),
     "recurrent_activation": Only(("sigmoid",), "the gates have sigmoid"),
@@ -40,7 +40,7 @@ _RECURRENT = {
 
 @dataclass(frozen=True)
 class Recurring(Computing):
-    """A base of the layers that take one step in time after the other."""
+    """A base class of LSTM and GRU, the layers that take one step in time after the other."""
 
     units: int
     _: KW_ONLY

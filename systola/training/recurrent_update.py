@@ -18,7 +18,9 @@ from systola.training.writer import NARROWING, Entry, Writer
 
 @dataclass(frozen=True)
 class _Piece:
-    """A run of blocks of the inputs of one weight tensor that are updated together."""
+    """A run of blocks of inputs of one weight tensor. The weights for these inputs are updated
+    together.
+    """
 
     tensor: int
     blocks: range
@@ -36,7 +38,8 @@ class RecurrentUpdate:
         self._stage = task.stages[number]
         self._sizes = sizes
         self._count = sizes.steps * writer.layout.samples
-        """Number of products in a gradient of weights: steps times samples, in whole blocks."""
+        """Number of products in the gradient of one weight: steps times samples, padding
+        included."""
 
     def write(self) -> None:
         """Write the updates of kernels, biases and embeddings."""
@@ -62,7 +65,9 @@ class RecurrentUpdate:
             self._update_some(blocks[first : first + most])
 
     def _update_some(self, blocks: list[tuple[int, int]]) -> None:
-        """Update the masters for some blocks of inputs, each given as (tensor, block)."""
+        """Update the masters (int16 weights) for some blocks of inputs, given as pairs of the
+        numbers of a tensor and of a block.
+        """
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         size, count = layout.size, self._count
         turned = {each: self._turned(*each) for each in blocks}
@@ -93,9 +98,9 @@ class RecurrentUpdate:
         writer.free(*turned.values(), *slopes, *(lines for pair in places for lines in pair))
 
     def _pieces(self, blocks: list[tuple[int, int]]) -> list[_Piece]:
-        """Return runs of blocks with sums that fit half of the accumulators.
+        """Cut blocks of inputs into runs, so that the sums of a run fit half of the accumulators.
 
-        Blocks of biases have runs of their own.
+        A block for biases is a run of its own.
         """
         task, config = self._task, self._writer.config
         less = self._stage.tensor.bias_less
@@ -118,12 +123,12 @@ class RecurrentUpdate:
         return found
 
     def _of_biases(self, tensor: int, block: int) -> bool:
-        """Return whether a block of inputs of a tensor is the block for its biases."""
+        """Return whether a block of inputs of a tensor is the block of ones for its biases."""
         sizes = self._sizes
         return block == (sizes.inputs if tensor == self._number else sizes.units)
 
     def _turned(self, tensor: int, block: int) -> range:
-        """Write a block of the inputs of all steps, transposed: [group of steps and
+        """Return lines with a block of the inputs of all steps, transposed: [step][group of
         samples][input].
         """
         writer, layout, sizes, count = self._writer, self._writer.layout, self._sizes, self._count
@@ -151,14 +156,14 @@ class RecurrentUpdate:
         return result
 
     def _read_blocks(self, host: int, lines: range, blocks: int, stride: int) -> None:
-        """Read `blocks` lines for each step; the lines of successive steps begin `stride` lines
-        apart.
+        """Read `blocks` lines of each step from host memory, where the lines of successive steps
+        begin `stride` lines apart.
         """
         self._writer.read_rows(host, lines, blocks, stride)
 
     def _update_embeddings(self) -> None:
-        """Add the gradients of the LSTM's inputs to the masters of the embeddings of their
-        words.
+        """Add the gradients of the LSTM's inputs to the masters of the Embedding, each gradient to
+        the row of its word.
         """
         writer, layout, sizes, task = self._writer, self._writer.layout, self._sizes, self._task
         tensor = len(task.stages) + EMBEDDING
@@ -195,7 +200,7 @@ class RecurrentUpdate:
 
 
 def recurrent_tensors(task: Task, number: int = 0) -> list[int]:
-    """Return the numbers of the tensors that an LSTM learns, with the Embedding before it."""
+    """Return the numbers of the weight tensors of an LSTM and of the Embedding before it."""
     found = [number, recurrent_tensor(task.stages, number)]
     return found if number or not input_words(task) else [*found, len(task.stages) + EMBEDDING]
 

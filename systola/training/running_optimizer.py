@@ -48,8 +48,8 @@ class RunningOptimizer:
     def learning_rate(self) -> float:
         """The learning rate of the next step.
 
-        Setting it raises TrainingError for a rate that the machine does not have, and if a schedule
-        makes the rate.
+        To set a rate raises TrainingError if the rate is out of range, or if a schedule makes the
+        rates.
         """
         return rate_at(self._chosen.learning_rate, self._model.steps)
 

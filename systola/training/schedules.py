@@ -14,13 +14,13 @@ from systola.training.errors import TrainingError
 LEAST_RATE, MOST_RATE = 2.0**-20, 8.0
 """Least and largest learning rate that the machine can take."""
 _WHOLE = 1e-9
-"""Largest distance from a whole number at which a quotient of steps still counts as whole."""
+"""Amount by which a number of periods may be below a whole number and still count as whole."""
 
 
 @dataclass(frozen=True)
 class LearningRateSchedule:
-    """The base of all schedules. A call with the number of a step, from 0, returns its learning
-    rate.
+    """The base of all schedules. A call with the number of a step, counted from 0, returns the
+    learning rate of this step.
     """
 
     def __call__(self, step: int) -> float:
@@ -28,9 +28,10 @@ class LearningRateSchedule:
         raise NotImplementedError
 
     def _check(self, *, rates: str = "", positive: str = "", flags: str = "") -> None:
-        """Check the fields of these names, and make rates floats.
+        """Check fields of the schedule, given by their names, and convert numbers to float.
 
-        Raises TrainingError for values that are no rates.
+        `rates` must be 0 to MOST_RATE, `positive` above 0, `flags` True or False. Raises
+        TrainingError for any other value.
         """
         for name in (*rates.split(), *positive.split()):
             where, value = f"{name} of {type(self).__name__}", getattr(self, name)
@@ -45,9 +46,9 @@ class LearningRateSchedule:
 
 @dataclass(frozen=True)
 class _Decay(LearningRateSchedule):
-    """A learning rate that falls with the number of times that `decay_steps` steps have passed.
+    """A learning rate that depends on a count: the number of steps divided by `decay_steps`.
 
-    With `staircase` only whole times count.
+    With `staircase` the count is rounded down to a whole number.
     """
 
     initial_learning_rate: float
@@ -68,9 +69,9 @@ class _Decay(LearningRateSchedule):
 @constructor()
 @dataclass(frozen=True)
 class ExponentialDecay(_Decay):
-    """A learning rate that falls by the factor `decay_rate` in `decay_steps` steps.
+    """A learning rate that is multiplied by `decay_rate` in every `decay_steps` steps.
 
-    With `staircase` it falls at once, at the end of these steps.
+    The rate changes a little at each step, or with `staircase` at once at the end of these steps.
     """
 
     def __call__(self, step: int) -> float:
@@ -80,9 +81,10 @@ class ExponentialDecay(_Decay):
 @constructor()
 @dataclass(frozen=True)
 class InverseTimeDecay(_Decay):
-    """A learning rate that is divided by 1 + `decay_rate` * n after n times `decay_steps` steps.
+    """A learning rate that is the initial rate divided by 1 + `decay_rate` * n, where n is the
+    number of steps divided by `decay_steps`.
 
-    With `staircase` only whole n count.
+    With `staircase` n is rounded down to a whole number.
     """
 
     def __call__(self, step: int) -> float:
@@ -95,7 +97,8 @@ class PolynomialDecay(LearningRateSchedule):
     """A learning rate that goes to `end_learning_rate` in `decay_steps` steps, as a polynomial.
 
     With `cycle` the decay is stretched to the next multiple of `decay_steps` whenever it has ended.
-    So the rate jumps up, and falls to `end_learning_rate` again. Without `cycle` it stays there.
+    So the rate jumps up, and falls to `end_learning_rate` again. Without `cycle` the rate stays at
+    `end_learning_rate`.
     """
 
     initial_learning_rate: float
@@ -150,8 +153,8 @@ class PiecewiseConstantDecay(LearningRateSchedule):
 class CosineDecay(LearningRateSchedule):
     """A learning rate that falls along a cosine to `alpha` times its first value.
 
-    It falls in `decay_steps` steps. With `warmup_target` it first rises to that rate, in
-    `warmup_steps` steps.
+    The rate falls in `decay_steps` steps. With `warmup_target` the rate first rises to this target,
+    in `warmup_steps` steps.
     """
 
     initial_learning_rate: float
@@ -181,8 +184,8 @@ class CosineDecay(LearningRateSchedule):
 @constructor()
 @dataclass(frozen=True)
 class CosineDecayRestarts(LearningRateSchedule):
-    """A CosineDecay that begins again and again. Each period takes `t_mul` times as many steps as
-    the period before it. It begins at `m_mul` times the rate at which that period began.
+    """A CosineDecay that begins again and again. Each period has `t_mul` times as many steps as the
+    period before, and its first rate is `m_mul` times as high.
     """
 
     initial_learning_rate: float
@@ -231,15 +234,19 @@ def check_rate(given: object) -> float | Schedule:
 
 
 def rate_at(rate: float | Schedule, step: int) -> float:
-    """Return the learning rate of a step, limited to LEAST_RATE to MOST_RATE."""
+    """Return the learning rate of a step; a schedule's rates are limited to LEAST_RATE to
+    MOST_RATE.
+    """
     if isinstance(rate, (int, float)):
         return rate
     return min(max(rate(step), LEAST_RATE), MOST_RATE)
 
 
 def _cosine(part: float, most: float, alpha: float) -> float:
-    """Return the factor of a learning rate in a cosine decay from `most` to `alpha`.
+    """Return the factor of the initial learning rate in a cosine decay.
 
-    `part`: the part of the decay that has passed.
+    The factor falls from (1 - alpha) * most + alpha to `alpha`.
+
+    `part` is the fraction of the decay that has passed, 0 to 1.
     """
     return (1 - alpha) * 0.5 * most * (1 + cos(pi * part)) + alpha

@@ -17,7 +17,7 @@ FAST = "fast"
 BACKENDS = (*make_backend.BACKENDS, FAST)
 MOST_SEED = (1 << 31) - 1
 MOST_BATCH = 1 << 24
-"""The largest batch size that a model remembers."""
+"""Largest batch size that a model remembers of its last fit(), and that a saved file may have."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Settings:
     """Names of the metrics as the user gave them to compile(); the logs have the same names."""
     seed: int
     preset: str
-    """The name of the configuration of the machine."""
+    """Name of the machine's configuration, such as base-training."""
     backend: str
     latency: int
     """Latency of the machine's memories, in cycles."""

@@ -29,16 +29,19 @@ from systola.training.stages import EMBEDDING, Recurrence, Stage, recurrent_tens
 _Each = TypeVar("_Each")
 Codes = NDArray[np.int16]
 _OF_STATISTICS = -1
-"""Number that stands for the moving mean and variance of stage 0. For stage n it is lower by n. So
-all these numbers are negative, and numbers of tensors are not."""
+"""Number that marks the moving mean and variance of stage 0 in a list of tensors' numbers. The mark
+of stage n is lower by n. Marks are negative, and numbers of tensors are not."""
 _UNIT_BITS = 16
-"""Largest number of fraction bits by which units may have fewer than the most that are possible."""
+"""Largest difference between the number of fraction bits of units and the most that units can
+have."""
 
 
 @dataclass(frozen=True)
 class State:
-    """The learnt numbers of a network: masters of each tensor, (inputs and bias, units), and
-    velocities or moments.
+    """The learnt numbers of a network: masters of each tensor, and velocities or moments.
+
+    The masters of a tensor have a row for each input, then perhaps a row of biases, and a column
+    for each unit.
     """
 
     masters: tuple[Codes, ...]
@@ -47,8 +50,8 @@ class State:
     bits: tuple[int, ...]
     """Fraction bits of the masters (int16 weights) of each tensor."""
     unit_bits: tuple[int, ...] = ()
-    """Fraction bits of the units of all stages but the last, as in the last epoch; empty before the
-    first epoch."""
+    """Numbers of fraction bits of the units of all stages but the last, as in the last epoch. Empty
+    before the first epoch."""
     velocity_bits: int = 0
     """Number of fraction bits that velocities have more than the masters."""
     moments: Moments | None = None
@@ -65,10 +68,10 @@ class State:
         return tuple(each for each in kept if each)
 
     def for_optimizer(self, momentum: float, decays: Decays | None) -> State:
-        """Return the state with the velocities, or moments, that an optimiser takes.
+        """Return the state with the velocities, or moments, that an optimiser needs.
 
-        An optimiser without momentum and decays takes neither. New velocities and moments are
-        zeros. Moments of other decays are replaced by zeros.
+        An optimiser without momentum and decays needs no velocities or moments. Missing velocities
+        and moments become zeros, and so do moments with other decays.
         """
         if decays:
             return replace(self._for_momentum(0.0), moments=self._moments(decays))
@@ -103,10 +106,10 @@ def check_bits(
     unit_bits: Sequence[int],
     input_bits: int | None,
 ) -> None:
-    """Check the fraction bits of a State and its samples against a network of these stages.
+    """Check the fraction bits of a network's masters (`bits`), units and samples.
 
-    `input_bits` are None before the first samples. Raises TrainingError for bits that such a
-    network cannot have.
+    `input_bits` is the number of fraction bits of the samples, None before the first samples.
+    Raises TrainingError for bits that a network of these stages cannot have.
     """
     count = len(tensors(stages))
     if len(bits) != count:
@@ -126,9 +129,9 @@ def check_bits(
 def weights(stages: Sequence[Stage], state: State) -> list[Floats]:
     """Return all weights in Keras's order, kernels as (inputs, units).
 
-    The kernel and the biases of a layer follow each other. An LSTM has embeddings, kernel,
-    recurrent kernel, biases. The biases of a GRU are (2, gates), with the recurrent kernel's biases
-    last.
+    The biases of a layer follow its kernel. An LSTM has embeddings, kernel, recurrent kernel,
+    biases. The biases of a GRU are an array of two rows: for the kernel, then for the recurrent
+    kernel.
     """
     found: list[list[Floats]] = []
     for tensor, values, bits in zip(tensors(stages), state.masters, state.bits, strict=True):
@@ -142,7 +145,7 @@ def weights(stages: Sequence[Stage], state: State) -> list[Floats]:
 
 
 def as_keras(stages: Sequence[Stage], weights: Sequence[Floats]) -> list[Floats]:
-    """Return weights, which are in Keras's order, in the shapes that they have in Keras."""
+    """Reshape weights, given in Keras's order, to the shapes that Keras has."""
     return [each.reshape(shape) for each, shape in zip(weights, keras_shapes(stages), strict=True)]
 
 
@@ -161,7 +164,9 @@ def keras_shapes(stages: Sequence[Stage]) -> list[tuple[int, ...]]:
 def _with_biases(
     stages: Sequence[Stage], found: Sequence[Sequence[_Each]]
 ) -> Sequence[Sequence[_Each]]:
-    """Leave out the items of biases, for stages that do not learn biases."""
+    """Return the items of each tensor without the item of its biases, if the stage learns no
+    biases.
+    """
     without = [number for number, stage in enumerate(stages) if not stage.use_bias]
     without += [recurrent_tensor(stages, number) for number in without if stages[number].lstm]
     return [each[: 1 if number in without else None] for number, each in enumerate(found)]
@@ -172,9 +177,10 @@ def _keras_order(
     found: Sequence[Sequence[_Each]],
     both: Callable[[_Each, _Each], _Each],
 ) -> Iterable[_Each]:
-    """Sort items, of which each tensor has a kernel and perhaps biases, into Keras's order.
+    """Return the items of all tensors in Keras's order.
 
-    `both` makes one item of the biases of a GRU's kernel and recurrent kernel.
+    `found` has an item for the kernel of each tensor, and perhaps an item for its biases. `both`
+    joins the two items for the biases of a GRU.
     """
     ordered: list[_Each] = []
     for number, stage in enumerate(stages):

@@ -59,8 +59,9 @@ class StepEnergy:
 def step_energy(config: Config, task: Task, cycles: int | None) -> StepEnergy | None:
     """Return the energy of a step of `task` with all its samples, on cores of `config`.
 
-    A batch that has no room is taken in turns; its words are assumed to be spread over the
-    vocabulary. None if the machine has no program even with one block of samples a turn.
+    A batch that has no room is taken in turns. The words for an Embedding are assumed to be spread
+    over the vocabulary. Returns None if the machine has no program even with one block of samples a
+    turn.
     """
     done = Activity()
     try:
@@ -86,9 +87,8 @@ def _words(task: Task) -> NDArray[np.intp] | None:
 def step_macs(stages: tuple[Stage, ...]) -> int:
     """Return the multiply-accumulates that a step needs for one sample, without biases.
 
-    They make the sums and the gradient of the weights of each stage. They also make the gradient of
-    its inputs if a stage before it learns. Looking a word up in an Embedding needs no
-    multiply-accumulate.
+    The sums of a stage and the gradient of its weights need the same number each. So does the
+    gradient of its inputs, if an earlier stage learns. An Embedding needs no multiply-accumulate.
     """
     total = 0
     for number, stage in enumerate(stages):

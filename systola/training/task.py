@@ -12,11 +12,10 @@ from systola.training.stages import Stage, learns
 SHIFT, GRADIENT, SPARE, INPUTS = 1, 2, 3, 4
 """Numbers of exponent registers.
 
-- SHIFT: the next shift, in bits.
-- GRADIENT: fraction bits of the gradient.
+- SHIFT: the right shift, in bits, for the results that are written next.
+- GRADIENT: the number of fraction bits of the gradient that goes back at the moment.
 - SPARE: for short use by any part of a program.
-- INPUTS: the first register for fraction bits of the inputs of stages.
-"""
+- INPUTS: the first of the registers with the numbers of fraction bits of the stages' inputs."""
 STATE = 7
 """Number of the exponent register with the fraction bits of all states of an LSTM, which the update
 of its weights needs."""
@@ -42,8 +41,8 @@ class Task:
     stages: tuple[Stage, ...]
     input_bits: int
     master_bits: tuple[int, ...]
-    """Fraction bits of the masters (int16 weights) of each tensor. The tensors of the stages come
-    first."""
+    """Numbers of fraction bits of the masters (int16 weights) of each tensor, in the order of
+    `stages.tensors`."""
     loss: str
     """Name of the loss, one of `loss.LOSSES`."""
     count: int
@@ -54,11 +53,11 @@ class Task:
     decays: Decays | None = None
     """Decays of the moments of Adam and RMSprop; None for other optimisers."""
     clip: Clip | None = None
-    """Norm at which gradients are cut off; None if they are not."""
+    """Largest norm that gradients may have; None for no limit."""
     clip_value: float | None = None
-    """Magnitude at which each number of a gradient is cut off; None if it is not."""
+    """Largest magnitude that each number of a gradient may have; None for no limit."""
     largest_weight: float = 0.0
-    """Largest weight of any sample; 0 if samples have no weights."""
+    """Largest of the weights of samples (`sample_weight`); 0 if samples have no weights."""
     stochastic: bool = False
     """Whether the update of the masters is rounded at random."""
     unit_bits: tuple[int, ...] = ()
@@ -67,16 +66,17 @@ class Task:
     seed: int = 0
     """Seed of the random masks of Dropout, and of random rounding."""
     core: int = 0
-    """Number of this core among the `cores` that share the batch, see `share`."""
+    """Number of this core, counted from 0, among the `cores` cores that share the batch."""
     cores: int = 1
     turn: int = 0
-    """Number of the turn among `turns` in which a core takes its samples, see `share`."""
+    """Number of this turn, counted from 0, among the `turns` turns in which a core takes its
+    samples."""
     turns: int = 1
 
     @property
     def reads_words(self) -> bool:
-        """Whether a program reads the row of each word (Embedding), and so needs the words when it
-        is built.
+        """Whether the program has an instruction for each word's row of the Embedding, as with
+        several turns. Such a program can only be built when the words of the batch are known.
         """
         lstm = self.stages[0].lstm
         return self.turns > 1 and lstm is not None and lstm.vocabulary > 0

@@ -9,7 +9,7 @@
         model = Sequential([...])  # trains on the pod
 
 The cores are simulated in this process: an address is kept, but nothing is connected. Training
-takes the fast back end, which makes the bytes of the pod, unless the resolver has another one.
+takes the fast back end, which makes the bytes of the pod, unless the resolver has another back end.
 """
 
 from __future__ import annotations
@@ -67,11 +67,12 @@ class TPUClusterResolver:
 
 
 class TPUStrategy(Strategy):
-    """The pod of a resolver: a model that is made or compiled in scope() trains on it.
+    """The pod that a resolver describes. Models that are made or compiled in scope() train on this
+    pod.
 
-    A network that `compile` or `load` of systola.runtime returns in scope() needs machines to run:
-    these are golden models, "iss", where the back end of the resolver is "fast". Raises
-    TrainingError for anything but a TPUClusterResolver.
+    Networks that `compile` or `load` of systola.runtime returns in scope() run on the resolver's
+    back end. In place of "fast", which only trains, such networks run on golden models ("iss").
+    Raises TrainingError for anything but a TPUClusterResolver.
     """
 
     _training_backend: str
@@ -132,7 +133,7 @@ def keras_to_tpu_model(model: Any, strategy: Strategy | None = None) -> Sequenti
 
 
 def _resolver(given: object) -> TPUClusterResolver:
-    """Return a resolver as it is; None stands for a pod of eight cores.
+    """Return the given resolver; for None return a resolver of eight cores.
 
     Raises TrainingError for anything else.
     """

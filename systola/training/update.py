@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the update of the masters (int16 weights) by sums of gradients in the accumulators."""
+"""Writes the update of the masters (int16 weights) by sums of gradients in the accumulators.
+
+A row of masters has the weights of C units, a block, for one input; in the buffer it takes two
+lines. A part of an update is the weights with sums in the accumulators at one time.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +46,12 @@ from systola.training.writer import (
 )
 
 _OWN = 15
-"""Number in the counters of random rounding, in place of a stage's number. So these counters differ
-from the counters of the masks of Dropout."""
+"""Number in the counters of random rounding, where counters for masks of Dropout have the number of
+a stage. Stages are numbered from 0 to 14, so counters of the two kinds differ."""
 _ADDED = {"wide": 1, "accumulate": 1, "exponent": SPARE}
 TOLD_BITS = 15
-"""Largest number of bits that each of two int16 numbers in host memory can report, for a tensor's
-largest gradient."""
+"""Largest number of bits that one int16 number in host memory can report. Two such numbers report
+the bits of a tensor's largest gradient."""
 
 
 @dataclass(frozen=True)
@@ -55,31 +59,30 @@ class CutEntry(Entry):
     """A parameter entry of an update in which each step of a weight is cut off at a limit."""
 
     most: int = 0
-    """Code of the largest step that a weight may take."""
+    """Largest magnitude of a step of a weight, as an int16 code."""
 
 
 @dataclass(frozen=True)
 class Masters:
-    """The masters of some rows of a stage in the buffer during an update, with velocities or
-    moments.
+    """Some rows of a tensor's masters in the buffer during an update, with velocities or moments.
 
-    They are rows of one block of units, or of several blocks, block by block.
+    The rows are of one block of units, or of several blocks, block by block.
     """
 
     writer: Writer
     task: Task
     number: int
     line: int
-    """Number of the first row of the first block among the lines of the stage."""
+    """Number of the first row of the first block, counted from the first row of the tensor."""
     lines: tuple[range, ...]
-    """Lines of the masters, then the lines of each tensor beside them (velocities or moments), for
+    """Buffer lines of the masters, then of velocities or moments. Velocities and moments are for
     the rows of this core only."""
     start: int = 0
-    """Number of the first row of each block among the rows of its part of the update."""
+    """Number of the first row of each block, counted from the first row of its `passes.Portion`."""
     of_block: int = sys.maxsize
     """Number of rows of each block of units in this part of the update."""
     skipped: int = 0
-    """Number of rows, counted from the first block on, that come before these masters."""
+    """Number of rows of the part, counted from row `line` on, that come before these masters."""
 
     def own(self) -> Iterator[tuple[range, Masters]]:
         """Yield each run of rows that this core updates, with the masters of the run."""
@@ -97,14 +100,16 @@ class Masters:
     def some(self, rows: range) -> Masters:
         """Return the masters of some of the rows.
 
-        If there are velocities or moments, this core must update all rows.
+        For masters with velocities or moments this works only if this core updates all rows.
         """
         pairs = slice(2 * rows.start, 2 * rows.stop)
         lines = tuple(each[pairs] for each in self.lines)
         return replace(self, lines=lines, skipped=self.skipped + rows.start)
 
     def by_block(self) -> Iterator[tuple[int, Masters]]:
-        """Yield the masters of each block of units, after the number of its first row."""
+        """Yield, for each block of units, the number of its first row among all rows here, and its
+        masters.
+        """
         apart, first = self.writer.layout.shapes[self.number].lines, 0
         while first < self._rows:
             block, skipped = divmod(self.skipped + first, self.of_block)
@@ -145,8 +150,8 @@ class Masters:
                 yield tensor[self.number] + offset, lines
 
     def update(self, row: int, entry: AnyEntry) -> None:
-        """Read the masters, add the sums of all cores from accumulator row `row` on, and write them
-        back.
+        """Read the masters, add the sums of all cores from accumulator row `row` on, and write the
+        masters back.
 
         Each core updates its own rows, and gives their masters to all other cores.
         """
@@ -206,10 +211,10 @@ class Masters:
             self.writer.activate(row, self.lines[0].start, self._rows, entry, **_ADDED)
 
     def _add_cut(self, row: int, entry: CutEntry) -> None:
-        """Write the steps of the weights, cut them off and add them to the masters, some rows at a
-        time.
+        """Write the steps of the weights, limit their magnitude and add them to the masters, some
+        rows at a time.
 
-        The rows are of one block of units. Steps take lines of their own.
+        All rows must be of one block of units. Steps take buffer lines of their own.
         """
         writer, most = self.writer, adapted_rows(self.writer.config)
         if self.task.stochastic:
@@ -254,7 +259,9 @@ class Masters:
         )
 
     def _tell(self, row: int) -> None:
-        """Raise the report of the largest gradient's bits by these sums, see `moments.raised`."""
+        """Raise the reported bits of the tensor's largest gradient if these sums have more, see
+        `moments.raised`.
+        """
         writer, told = self.writer, told_register(self.task, self.number)
         writer.measure(told, first=told, second=SPARE)
         if self._rows:
@@ -305,8 +312,8 @@ class Masters:
         writer.free(*places)
 
     def _cut(self, codes: int, name: str) -> None:
-        """Limit the magnitude of these rows' int16 codes, from line `codes` on, to a limit of the
-        step.
+        """Limit the magnitude of these rows' int16 codes, from line `codes` on, by the limit `name`
+        of a MomentStep.
         """
         limit = StepLimit(self.number, name)
         at = (codes, 0, codes, self._rows, ONE, WIDE)
@@ -332,8 +339,8 @@ class Masters:
 
 
 def update_shift(writer: Writer, task: Task, tensor: int, bits: int, inputs: Exponent) -> AnyEntry:
-    """Put the shift of an update into exponent register SPARE; return the entry with its
-    multiplier.
+    """Put the shift of an update into exponent register SPARE; return the parameter entry with the
+    update's multiplier.
 
     `bits`: fraction bits of the masters. `inputs`: fraction bits of the inputs that the gradient is
     multiplied with.
@@ -355,7 +362,7 @@ def update_shift(writer: Writer, task: Task, tensor: int, bits: int, inputs: Exp
 def told_register(task: Task, tensor: int) -> int:
     """Return the exponent register that collects the bits of a tensor's largest gradient.
 
-    The update of the tensor leaves this register free.
+    Nothing else uses this register during the update of the tensor.
     """
     if branched(task.stages):
         return _told_of_branches(task, tensor)
@@ -375,8 +382,8 @@ def told_register(task: Task, tensor: int) -> int:
 def _told_of_branches(task: Task, tensor: int) -> int:
     """Return the exponent register for the bits of a tensor's largest gradient, with branches.
 
-    Register INPUTS has the fraction bits of a stage's inputs, and INPUTS + 1 of its units. If an
-    LSTM gives all states, INPUTS + 1 has the fraction bits of these states.
+    The result is a free register. For a stage, INPUTS has the fraction bits of the inputs, and
+    INPUTS + 1 of the units. For an LSTM, INPUTS + 1 is taken only if the LSTM gives all states.
     """
     count = len(task.stages)
     if tensor < count:
@@ -388,15 +395,19 @@ def _told_of_branches(task: Task, tensor: int) -> int:
 
 
 def begin_telling(writer: Writer, task: Task, *tensors: int) -> None:
-    """Set the registers for the largest gradients of tensors, if the optimiser has moments."""
+    """Set the exponent registers for the tensors' largest gradients to the least number of bits.
+
+    For an optimiser without moments nothing is written, as only moments need these numbers.
+    """
     for tensor in tensors if task.decays else ():
         writer.measure(told_register(task, tensor), value=begin_told(task, tensor))
 
 
 def tell(writer: Writer, task: Task, *tensors: int) -> None:
-    """Report the bits of the largest gradients: write them to host memory, tensor by tensor.
+    """Write the numbers of bits of the tensors' largest gradients to host memory, tensor by tensor.
 
-    Each of two int16 numbers is 2^14 shifted right by a part of these bits, up to 15.
+    A number of bits is written as two int16 numbers. Each is 2^14, shifted right by up to 15 of the
+    bits. For an optimiser without moments nothing is written.
     """
     if not task.decays:
         return
@@ -413,9 +424,10 @@ def tell(writer: Writer, task: Task, *tensors: int) -> None:
 
 
 def rooms(writer: Writer, rows: int, task: Task) -> list[tuple[range, ...]]:
-    """Return two regions with room for `rows` rows of masters, to be used in turn.
+    """Return two regions of the buffer with room for `rows` rows of masters each, to be used in
+    turn.
 
-    Each has lines for the masters, and for the velocities or moments of this core's rows.
+    A region has lines for the masters, and for the velocities or moments of this core's rows.
     """
     own = most_own_rows(task, rows)
     return [

@@ -31,10 +31,10 @@ from systola.training.numbers import Floats
 from systola.training.recurrent_layers import Recurring
 
 _COUNTS: dict[type, int] = {Embedding: 1, BatchNormalization: 4}
-"""Number of arrays of weights of a layer without biases, by the name of its class."""
+"""Number of arrays of weights of a layer that has no argument `use_bias`, by its class."""
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _MOST_HEADER = 1 << 12
-"""Largest size of the header of an array, in bytes."""
+"""Largest size of the header of an array in a file of numpy, in bytes."""
 
 
 def count_of(layer: Layer) -> int:
@@ -76,7 +76,7 @@ def read_weights(
 ) -> list[NDArray[Any]]:
     """Read weights of these shapes from a file that write_weights or Keras has written.
 
-    Raises TrainingError for anything else. Its message begins with "it", for the file.
+    Raises TrainingError for any other file. The error's message begins with "it", for the file.
     """
     if content.startswith(_HDF5):
         module = _h5py("read")

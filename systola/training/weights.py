@@ -8,7 +8,7 @@ from systola.training.writer import NARROWING, Writer, shifted
 
 
 class Columns:
-    """A reader of the int8 weights of one block of units after the other.
+    """A reader of the int8 weights of a stage, one block of units after the other.
 
     A block has a line for each input. At most two blocks are in the buffer at one time.
     """
@@ -66,7 +66,7 @@ class Turning:
 
 
 class Turned(Turning):
-    """A reader of the transposed weights of one block of inputs after the other.
+    """A reader of the transposed weights of a stage, one block of inputs after the other.
 
     A block has a line for each unit. At most two blocks are in the buffer at one time.
     """

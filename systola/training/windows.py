@@ -42,7 +42,7 @@ class Window:
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """The places of the taps in a window, (i, j), in order."""
+        """Positions (i, j) of all taps in a window, row by row, counted from (0, 0)."""
         return [(i, j) for i in range(self.kernel[0]) for j in range(self.kernel[1])]
 
 

@@ -26,11 +26,12 @@ from systola.training.layout import MOST_ENTRIES, Layout
 
 Bytes = NDArray[np.uint8]
 MOST_ROWS = (1 << 16) - 1
-"""Largest number of rows that one instruction can have."""
+"""Largest number of rows that one Read_Host_Memory or Write_Host_Memory can move."""
 MOST_BLOCKS = (1 << 12) - 1
-"""Largest number of lines in a row of one instruction."""
+"""Largest number of lines in a row of one Read_Host_Memory or Write_Host_Memory."""
 MOST_STRIDE = (1 << 24) - 1
-"""Largest distance from one row of one instruction to the next row, in bytes."""
+"""Largest distance in host memory, in bytes, between rows of one Read_Host_Memory or
+Write_Host_Memory."""
 UNIT = 1 << 16
 """Multiplier of ADD or SUBTRACT that leaves an int16 operand as it is."""
 HALF = 1 << 30
@@ -55,14 +56,14 @@ class StepEntry:
 
     tensor: int
     name: str
-    """Name of the property of a MomentStep that gives the entry. If `bits` is given, it is the name
-    of a method, which is called with `bits`."""
+    """Name of the property of a MomentStep that gives the entry. If `bits` is not None, name of the
+    method that gives the entry when called with `bits`."""
     bits: int | None = None
 
 
 @dataclass(frozen=True)
 class StepLimit:
-    """A largest magnitude of int16 results that the host writes anew before each step."""
+    """A limit on the magnitude of int16 results that the host writes anew before each step."""
 
     tensor: int
     name: str
@@ -78,7 +79,10 @@ for int16."""
 
 
 def shifted(right: int, *, multiplier: int = HALF, bias: int = 0) -> Entry:
-    """Return a parameter entry that shifts to the right, or to the left if `right` is negative."""
+    """Return a parameter entry that shifts to the right, or to the left if `right` is negative.
+
+    The default multiplier is 1/2, so that the entry divides by 2^(right + 1).
+    """
     return Entry(multiplier, max(right, 0), max(-right, 0), bias)
 
 
@@ -101,8 +105,9 @@ class Writer:
         """Place on the chip of each loaded parameter entry, by the entry's number. The entry used
         last is at the end."""
         self.later_shifts: list[tuple[int, int, dict[str, int]]] = []
-        """Instructions Measure to which the host adds a tensor's shift before each step: index
-        among the instructions, tensor, and operands without the shift."""
+        """Instructions Measure to which the host adds a tensor's shift before each step. Each item
+        is an index among the instructions, a tensor's number, and the operands without the
+        shift."""
         self._tables: dict[bytes, int] = {}
         self._resident: dict[bytes, int] = {}
         """Place on the chip of each loaded table, by the table's bytes. The table used last is at
@@ -110,12 +115,13 @@ class Writer:
         self._constants: list[NDArray[np.int8]] = []
         self._places: dict[bytes, int] = {}
         self.later_limits: list[tuple[int, StepLimit, dict[str, int]]] = []
-        """Instructions Set_Config_Scale with a limit that the host writes before each step: index
-        among the instructions, source of the limit, and operands without the limit."""
+        """Instructions Set_Config_Scale with a limit that the host writes before each step. Each
+        item is an index among the instructions, the limit's source, and the operands without the
+        limit."""
         self._scales: tuple[int, int, int | StepLimit] = 0, 0, 0
         self.owned: list[tuple[int, range]] = []
-        """Rows of the masters that this core updates, as pairs of a tensor's number and its lines.
-        No other core keeps velocities or moments for these rows."""
+        """Rows of the masters that this core updates, as pairs of a tensor's number and a range of
+        rows. No other core keeps velocities or moments for these rows."""
 
     def take_turn(self, turn: int) -> None:
         """Begin a turn: `layout` gets the places of the samples of this turn."""
@@ -176,8 +182,8 @@ class Writer:
     def entry(self, entry: AnyEntry) -> int:
         """Return the place of a parameter entry on the chip.
 
-        The first entries are loaded when the program begins. If the chip is full, a later entry is
-        loaded in the place of the entry that was not used for longest.
+        The first entries are loaded when the program begins. If the chip is full, a later entry
+        replaces the entry that has been unused for the longest time.
         """
         number, places = self._entries.setdefault(entry, len(self._entries)), self._loaded
         if number in places:
@@ -195,8 +201,8 @@ class Writer:
         """Return the place of a table on the chip; `results` are for inputs 0 to 127 and -128 to
         -1.
 
-        The first tables are loaded when the program begins. If the chip is full, a later table is
-        loaded in the place of the table that was not used for longest.
+        The first tables are loaded when the program begins. If the chip is full, a later table
+        replaces the table that has been unused for the longest time.
         """
         key, places = results.tobytes(), self._resident
         number = self._tables.setdefault(key, len(self._tables))
@@ -383,7 +389,7 @@ class Writer:
         table: int = 0,
         entry: Entry = ONE,
     ) -> None:
-        """Multiply int8 lines with lines `others`; the products replace the first lines."""
+        """Add a Vector instruction that multiplies int8 lines by lines `others`, in place."""
         at = (lines, others, lines, rows, entry, NARROW)
         self.vector(Operation.MULTIPLY, *at, function=function, table=table)
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the inputs of a stage for its update: transposed, and some blocks of one turn at a time."""
+"""Reads the inputs of a stage for its update: transposed, and some blocks of one turn at a time.
+
+An update is made in parts. A part is the weights for some blocks of inputs and some blocks of
+units; the blocks of inputs are a chunk.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,11 @@ from systola.training.writer import Writer
 
 
 def part_blocks(writer: Writer, task: Task) -> int:
-    """Return the largest number of blocks, of inputs and of units alike, in a part of an update.
+    """Return the largest number of blocks of inputs in a part of an update, and also of units.
 
     With as many blocks of inputs as of units, the array multiplies the most for each line from host
-    memory. Two parts are under way in the accumulators. The masters, velocities and moments of both
-    take at most half of the buffer. A core has velocities and moments for its own rows only.
+    memory. The accumulators have the sums of two parts. The masters, velocities and moments of two
+    parts take at most half of the buffer. A core has velocities and moments for its own rows only.
     """
     config, cores = writer.config, task.cores
     room = config.buffer_lines * cores // (8 * (cores + task.beside))
@@ -29,9 +33,7 @@ def part_blocks(writer: Writer, task: Task) -> int:
 
 
 def most_blocks(writer: Writer, task: Task, number: int) -> tuple[int, int]:
-    """Return the largest number of blocks of inputs, and of units, in a part of a Dense's
-    update.
-    """
+    """Return the largest numbers of blocks of inputs and of units in a part of a Dense's update."""
     shape, most = writer.layout.shapes[number], part_blocks(writer, task)
     return min(shape.inputs, most), min(shape.units, most)
 
@@ -42,9 +44,10 @@ class Chunk:
 
     blocks: range
     start: int
-    """Number of the first row of the chunk in its portion, see update.Masters.start."""
+    """First row of the chunk, counted from the first row of its `passes.Portion`."""
     wide: bool
-    """Whether the codes of the chunk are int16, see passes.Portion."""
+    """Whether the inputs of the chunk are int16, as ones for the bias after an LSTM are; else
+    int8."""
 
 
 def chunks_of(writer: Writer, task: Task, number: int) -> Iterator[Chunk]:
@@ -69,15 +72,15 @@ class Turned:
     """A reader of chunks of the inputs of a stage, transposed, [group of samples][input].
 
     Two chunks are in the buffer at a time. If a chunk is needed again, its transposed lines are
-    kept in host memory. An update with several parts of the units takes each chunk once for each
-    part. The update of the last stage takes the chunks that the logits were made of.
+    kept in host memory. An update that cuts the units into several parts needs each chunk for each
+    of these parts. The update of the last stage needs the chunks that the logits were made of.
     """
 
     def __init__(
         self, writer: Writer, task: Task, number: int, kept: set[int] | None = None
     ) -> None:
-        """Prepare to read inputs. `kept`: the places of chunks that another reader has transposed
-        already.
+        """Prepare to read inputs. `kept`: places in host memory of chunks that another reader has
+        transposed already.
         """
         most, most_units = most_blocks(writer, task, number)
         lines = most * writer.layout.samples

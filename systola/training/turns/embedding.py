@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads and updates the rows of an Embedding for words that are known when the program is made.
 
-In the forward pass the row of each word is read from the masters. In the backward pass the words
-are sorted. A tile of C gradients at a time is multiplied with lines that select the gradients of
-each word. There is one line for each word between the first and the last word of the tile. So all
-lines together are about as many as there are words.
+In the forward pass the row of each word is read from the masters. In the backward pass the words of
+the batch are sorted, and C gradients at a time are the tile in the array. The vectors are lines
+that add up the gradients of one word each: ones for these gradients, zeros elsewhere. A tile needs
+a line for each word of the vocabulary from its first to its last word. So all tiles need about as
+many lines as the vocabulary has words.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _TILES = 4
 
 
 class Words:
-    """A reader of the rows of the words that a core has, which also updates these rows."""
+    """A writer that reads and updates the Embedding's rows of the words in a core's samples."""
 
     def __init__(self, writer: Writer, task: Task, words: NDArray[np.intp]) -> None:
         """Prepare to read rows. `words`: the words of the whole batch, (samples, steps)."""
@@ -127,10 +128,10 @@ class Words:
         return lines
 
     def _sorted(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the words of this core in ascending order, and where their gradients are in host
-        memory.
+        """Return the words of this core in ascending order, and the places in host memory of their
+        gradients.
 
-        The places of the gradients have a column for each block of units.
+        The places have a row for each word and a column for each block of units.
         """
         words: list[NDArray[np.intp]] = []
         places: list[NDArray[np.intp]] = []

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adds up the gradients of a result that several stages take, turn by turn.
 
-Each gradient waits in host memory until all of them have been written. Their fraction bits are kept
-in the buffer, see `systola.training.branches.kept`.
+Each stage that takes a result writes a gradient of this result to host memory. When all these
+stages have done so, their gradients are added. The fraction bits of each gradient are kept in the
+buffer, see `systola.training.branches.kept`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class _Part:
     """A gradient of a result that waits in host memory to be added."""
 
     key: object
-    """Key by which the gradient's fraction bits are kept."""
+    """Key of the gradient's fraction bits in the store `Kept`."""
     place: Callable[[Layout], int]
     rows: bool
     """Whether the gradient is stored as rows, not as maps."""
@@ -48,10 +49,10 @@ class Gradients:
         self._parts: dict[int, list[_Part]] = {}
 
     def alone(self, number: int) -> bool:
-        """Return whether no other stage takes the inputs of this stage.
+        """Return whether no stage but this stage takes its inputs.
 
-        The gradient of the inputs then goes through the mask of the stage before as soon as it is
-        made.
+        If so, the gradient of the inputs is multiplied by the mask of the stage before at once.
+        Otherwise the gradients of the other stages are added first.
         """
         return alone(self._task.stages, takes(self._task.stages, number)[0])
 
@@ -62,8 +63,10 @@ class Gradients:
         return gradient_scale(source) if self.alone(number) else PLAIN
 
     def place(self, number: int) -> Callable[[Layout], int]:
-        """Return a function from the layout of a turn to the place of the gradient of a stage's
+        """Return a function that gives the place in host memory of the gradient of a stage's
         inputs.
+
+        The function takes the layout of a turn (part of the batch).
         """
         at = takes(self._task.stages, number)[0]
         if self.alone(number):
@@ -71,13 +74,17 @@ class Gradients:
         return lambda layout: spilled(layout).below[number]
 
     def add(self, number: int) -> None:
-        """Store the gradient of a stage's inputs; register GRADIENT has its fraction bits."""
+        """Record that the gradient of a stage's inputs is in host memory, and keep its fraction
+        bits, which are in exponent register GRADIENT.
+        """
         if self._kept:
             at, rows = takes(self._task.stages, number)[0], not self._task.stages[number].window
             self._add(at, _Part((number, at), self.place(number), rows))
 
     def split(self, number: int) -> None:
-        """Store the gradient of an Add or Concatenate as a gradient of each result that it took."""
+        """Record the gradient of an Add or Concatenate as a gradient of each result that was
+        joined.
+        """
         stages = self._task.stages
         stage, first = stages[number], 0
         for part, at in enumerate(stage.sources):
@@ -97,10 +104,11 @@ class Gradients:
         self._parts.setdefault(at, []).append(part)
 
     def gather(self, number: int) -> None:
-        """Write the gradient of a stage's sums to host memory; GRADIENT gets its fraction bits.
+        """Write the gradient of a stage's sums to host memory; register GRADIENT gets its fraction
+        bits.
 
-        It is made of all gradients of the stage's result, unless a single stage has written it
-        already.
+        This gradient is made of all gradients of the stage's result. If a single stage takes the
+        result, that stage has written the gradient already.
         """
         if not self._kept:
             return
@@ -116,7 +124,7 @@ class Gradients:
         """Add up the gradients of a stage's result, and write the gradient of the sums for all
         turns.
 
-        There may be a single gradient, if a join takes the result.
+        If a join takes the result, there may be a single gradient, which goes the same way.
         """
         writer, task, kept = self._writer, self._task, self._kept
         assert kept
@@ -148,7 +156,10 @@ class Gradients:
         return total
 
     def _brought(self, number: int, parts: list[_Part]) -> Iterator[tuple[object, range]]:
-        """Read each gradient of a result for the present turn, as maps if the result is maps."""
+        """Read each gradient of a result for the present turn: yield its key and its lines.
+
+        Gradients of maps that are stored as rows are yielded as maps.
+        """
         writer, stages = self._writer, self._task.stages
         shape = writer.layout.shapes[number]
         count = writer.layout.result_lines(stages, number + 1)
@@ -163,7 +174,9 @@ class Gradients:
             writer.free(lines)
 
     def _through(self, number: int, gradient: range) -> None:
-        """Write the gradient of a turn's sums to host memory, from the gradient of its units."""
+        """Write the gradient of a stage's sums for a turn to host memory, from the gradient of its
+        units.
+        """
         writer, stage = self._writer, self._task.stages[number]
         if stage.maps:
             self._maps.through(number, gradient)

@@ -22,8 +22,8 @@ from systola.training.writer import ONE, Entry, Writer
 
 
 class Hidden:
-    """A writer of a Dense. Units and masks go to host memory, with ones for the bias of the next
-    stage.
+    """A writer of the forward pass of a Dense. Masks and units go to host memory, the units with
+    ones for the next stage's bias.
     """
 
     def __init__(self, writer: Writer, task: Task, left: Pass, *, train: bool) -> None:
@@ -66,9 +66,9 @@ class Hidden:
         self._ones(number)
 
     def _mask(self, number: int, task: Task, block: int, sums: Accumulated) -> range:
-        """Write the mask of a block of units to host memory; return its lines.
+        """Write the mask of a block of units to host memory; return the mask's lines in the buffer.
 
-        It is 1 for units that pass the ReLU and the dropout, else 0.
+        The mask is 1 for units that pass the ReLU and the dropout, else 0.
         """
         writer, stage = self._writer, self._task.stages[number]
         _, mask, random = self._rooms[block % 2]
@@ -117,7 +117,9 @@ class Hidden:
         writer.write(place, units)
 
     def _ones(self, number: int) -> None:
-        """Write lines of ones after the units of each turn, if a single Dense takes the units."""
+        """Write lines of ones, for the next bias, after the units of each turn, if a single Dense
+        takes the units.
+        """
         writer, samples = self._writer, self._writer.layout.samples
         dense = dense_of(self._task.stages, number + 1)
         if dense is None:

@@ -2,8 +2,8 @@
 """Writes the forward pass of an Add or a Concatenate for all turns (parts) of a batch.
 
 The results that are joined come from host memory one after the other. The sums of an Add are
-written twice: first they are measured, then units are made of them. A Concatenate has nothing to
-measure.
+written twice: first they are measured, then units are made of them. A Concatenate is written once,
+as its fraction bits follow from the fraction bits of its inputs.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class TurnedJoins:
             self._writer.free(lines)
 
     def _room(self, number: int) -> tuple[range, range | None]:
-        """Return lines for the units of a join, and for the mask of a ReLU if it needs one."""
+        """Return buffer lines for the units of a join, and for its ReLU's mask (None for none)."""
         rows, relu = self._rows(number), self._task.stages[number].relu
         mask = self._writer.allocate(rows) if self._train and relu else None
         return self._writer.allocate(rows), mask

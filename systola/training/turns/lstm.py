@@ -20,8 +20,8 @@ from systola.training.writer import Writer
 
 
 class LstmForward:
-    """A writer of an LSTM. Units and masks go to host memory, with int16 ones for the bias of the
-    next stage.
+    """A writer of the forward pass of an LSTM. Units and masks go to host memory, and int16 ones
+    for the next stage's bias.
     """
 
     def __init__(

@@ -24,20 +24,23 @@ from systola.training.writer import NARROWING, Entry, Writer
 
 @dataclass(frozen=True)
 class _Piece:
-    """A run of blocks of the inputs of one weight tensor of an LSTM, which are updated together."""
+    """A run of blocks of inputs of one weight tensor of an LSTM. The weights for these inputs are
+    updated together.
+    """
 
     tensor: int
     blocks: range
     master_bits: int
     inputs: Exponent
     ones: bool = False
-    """Whether the blocks are the one block of the biases, which has ones for inputs."""
+    """Whether the run is a single block, for biases, which has ones as inputs."""
 
 
 class LstmBack:
     """A writer of the backward pass and the updates of an LSTM for all turns.
 
-    It begins with the gradient of the last state, or with the gradients of all states.
+    The backward pass begins with the gradient of the last state. If another LSTM takes all states,
+    it begins with the gradients of all states.
     """
 
     def __init__(self, writer: Writer, task: Task, words: Words | None, number: int) -> None:
@@ -100,8 +103,8 @@ class LstmBack:
         size, samples, gates = layout.size, layout.samples, self._sizes.gates
         most = part_blocks(writer, task)
         units = min(most, gates)
-        # The buffer has the states of some steps as int16, as int8, and transposed twice, and dz
-        # twice.
+        # The buffer has states of some steps once as int16, once as int8 and twice transposed, and
+        # dz of these steps twice.
         each = samples * (2 * most + most + 2 * most + 2 * 2 * units)
         steps = min(max(1, writer.config.buffer_lines // 4 // each), self._lstm.steps)
         self._wide = writer.allocate(2 * most * steps * samples)
@@ -158,14 +161,14 @@ class LstmBack:
             yield _Piece(tensor, own, bits, Exponent(0, 0), ones=True)
 
     def _owned(self, tensor: int) -> range:
-        """Return the blocks of dz (gradient of the gates' sums) that belong to the units of a
+        """Return the range of blocks of dz (gradient of the gates' sums) that update the units of a
         tensor.
         """
         return self._sizes.kernel if tensor == self._number else self._sizes.recurrent
 
     def _vectors(self, piece: _Piece, steps: range, turned: range) -> int:
-        """Read inputs of some steps, transposed, [step][group of samples][input]; return their
-        first line.
+        """Read the inputs of some steps, transposed, [step][group of samples][input]; return the
+        first of these lines.
         """
         if piece.ones:
             return self._ones.start

@@ -2,8 +2,9 @@
 """Writes a Conv2D for all turns (parts) of a batch, which have their maps in host memory.
 
 Masks and gradients of each turn are in host memory, too. Maps of a turn are stored as [block of
-channels][sample][pixel]. If one Dense alone takes them they are rows, [pixel][block][sample]. Sums
-are written twice: first they are measured, then units are made of them.
+channels][sample][pixel]. Maps that one Dense alone takes are stored as rows,
+[pixel][block][sample]. Sums are written twice: first they are measured, then units are made of
+them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class TurnedMaps:
         self._masks: dict[int, int] = {}
         """Number of lines of the mask of each Conv2D that has a mask, by number of the stage."""
         self._routes: dict[int, list[int]] = {}
-        """Number of lines of the marks of each tap of a stage's pooling, by number of the stage."""
+        """Numbers of lines of the marks of a pooling, one for each tap, by number of the stage. The
+        marks of a tap show in which windows this tap is the largest."""
 
     def forward(self, number: int) -> None:
         """Write the forward pass of a Conv2D for all turns of the batch."""
@@ -64,8 +66,8 @@ class TurnedMaps:
         writer.free(x)
 
     def _places(self, number: int, routes: list[range]) -> Iterator[tuple[int, range]]:
-        """Yield the places in host memory of a pooling's marks for the present turn, each with its
-        lines.
+        """Yield the place in host memory and the buffer lines of each tap's marks of a pooling, for
+        the present turn.
         """
         layout = self._writer.layout
         place = spilled(layout).routes[number]
@@ -82,8 +84,8 @@ class TurnedMaps:
     ) -> None:
         """Write the gradient of the inputs of a Conv2D for all turns of the batch.
 
-        Exponent register `scratch` is overwritten. `scale`: see `passes.gradient_scale`.
-        `leave_below` writes the lines of a turn's gradient to host memory.
+        Exponent register `scratch` is overwritten. `scale`: scale of the gradient, see
+        `passes.gradient_scale`. `leave_below` writes the lines of a turn's gradient to host memory.
         """
         writer, task, layout = self._writer, self._task, self._writer.layout
         lines = layout.samples * layout.shapes[number].units * layout.shapes[number].made
@@ -113,10 +115,11 @@ class TurnedMaps:
         writer.free(gradient)
 
     def below_rows(self, number: int) -> None:
-        """Write the gradient of the sums of a stage with maps that a Dense takes, for all turns.
+        """Write the gradient of a stage's sums for all turns, if a Dense takes the maps of the
+        stage.
 
-        It replaces the gradient of the units, which the Dense has written to the same place in host
-        memory as rows.
+        This gradient replaces the gradient of the stage's units in host memory, which the Dense has
+        written as rows.
         """
         writer, layout, shape = (
             self._writer,
@@ -133,7 +136,9 @@ class TurnedMaps:
             self.through(number, maps)
 
     def through(self, number: int, gradient: range) -> None:
-        """Write the gradient of a turn's sums to host memory, from the gradient of its units."""
+        """Write the gradient of a stage's sums for a turn to host memory, from the gradient of its
+        units.
+        """
         writer, mask = self._writer, None
         places = spilled(writer.layout)
         if lines := self._mask_lines(number):
@@ -170,8 +175,8 @@ class TurnedMaps:
 class _Turned:
     """A source of the maps for the update of a Conv2D, which reads one turn after the other.
 
-    For a DepthwiseConv2D only two blocks of channels are in the buffer. So one block can be read
-    while the array uses the other block.
+    For a Conv2D all channels of a turn are in the buffer. For a DepthwiseConv2D only two blocks of
+    channels are in the buffer, of which one can be read while the array uses the other.
     """
 
     def __init__(self, writer: Writer, task: Task, number: int) -> None:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the normalisation of a batch for all its turns (parts), forward and backward.
 
-Blocks of channels come from host memory one after the other. They come once for each number, such
-as a mean, that depends on all rows. Sums by channel stay in the last accumulator rows until all
-turns have been added, so they are exact.
+A row is a sample, or a pixel of a sample's map. Blocks of channels come from host memory one after
+the other. Each block comes several times: once for each number, such as a mean, that depends on all
+rows. The sums of each channel stay in the last accumulator rows until all turns have been added, so
+these sums are exact.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class TurnedNormalizing(Normalizing):
     def _measured(self) -> tuple[range, range]:
         """Return means and variances of the whole batch.
 
-        Exponent register SPREAD gets the fraction bits of x - mean.
+        Exponent register SPREAD gets the fraction bits of the inputs less the mean.
         """
         writer, kept, number = self._writer, self._kept, self._number
         unit, less = self._unit(), self._less()
@@ -109,8 +110,8 @@ class TurnedNormalizing(Normalizing):
     def _write_moved(self, root: range, offset: range, left: Pass, *, train: bool) -> None:
         """Write the results to host memory: inputs times roots, less the offsets.
 
-        The results are measured first, unless their shift is known. Exponent register ROOT has the
-        fraction bits of the roots.
+        A root is 1 / sqrt(variance + epsilon) of a channel. Exponent register ROOT has the fraction
+        bits of the roots. The results are measured first, unless their shift is known.
         """
         writer, number = self._writer, self._number
         writer.measure(ROOT, first=ROOT, second=INPUTS)
@@ -140,10 +141,10 @@ class TurnedNormalizing(Normalizing):
     # The methods below write the backward pass.
 
     def write_back(self) -> None:
-        """Write the gradient of the inputs in the place of the gradient of the results.
+        """Write the gradient of the inputs to host memory, over the gradient of the results.
 
-        Exponent register GRADIENT has the fraction bits of the gradient that is given, and gets the
-        fraction bits of the new gradient.
+        Exponent register GRADIENT has the fraction bits of the gradient of the results, and gets
+        the fraction bits of the gradient of the inputs.
         """
         if self._frozen:
             self._write_times_roots(1, lambda block, lines, rows, row: lines[0][rows.start :])
@@ -198,10 +199,10 @@ class TurnedNormalizing(Normalizing):
 
         The lines of the roots are freed.
 
-        `vectors` writes the numbers and returns their lines. It is called with a block, the lines
-        read for the block, some of its rows and a free accumulator row. If `given` is 1, it gets
-        the lines of the gradient, and the numbers are int8. If `given` is 2, it also gets the lines
-        of the results, and the numbers are int16.
+        `vectors` writes the numbers to multiply, and returns their lines. Its arguments are a
+        block, the lines read for the block, some rows of the block and a free accumulator row. If
+        `given` is 1, the lines read are the gradient, and the numbers are int8. If `given` is 2,
+        the lines read are the gradient and the results, and the numbers are int16.
         """
         writer, tiles = self._writer, self._diagonals(self._root)
         places, how = (self._gradients, self._results)[:given], {"wide_vectors": given - 1}
@@ -239,7 +240,9 @@ class TurnedNormalizing(Normalizing):
         return spilled(layout).gradients[self._number]
 
     def _blocks_of(self, *places: Place) -> Iterator[tuple[int, list[range]]]:
-        """Read each block of each turn: yield the block's number, and its lines of each tensor."""
+        """Read each block of each turn from `places`: yield the block's number, and its lines from
+        each place.
+        """
         writer = self._writer
         rooms = [[writer.allocate(self._rows) for _ in places] for _ in range(2)]
         for task in each_turn(writer, self._task):
@@ -257,19 +260,23 @@ class TurnedNormalizing(Normalizing):
         self._writer.write(place(layout) + block * self._rows * layout.pitch, lines)
 
     def _portions(self) -> Iterator[tuple[range, int]]:
-        """Yield some rows of a block at a time, and the first of as many free accumulator rows."""
+        """Cut the rows of a block into runs: yield each run, and the first of as many free
+        accumulator rows.
+        """
         for first in range(0, self._rows, self._most):
             yield range(first, min(first + self._most, self._rows)), self._next_row()
 
     def _next_row(self) -> int:
-        """Return the first of the free accumulator rows; successive calls return two regions in
-        turn.
+        """Return the first row of a free accumulator region; successive calls alternate between two
+        regions.
         """
         self._slot ^= 1
         return self._slot * self._most
 
     def _measure(self, row: int, rows: int, bits: int = 8) -> None:
-        """Raise exponent register SHIFT to the shift of some rows of sums; `rows` may be 0."""
+        """Raise exponent register SHIFT to the shift that `rows` rows of sums need; `rows` may be
+        0.
+        """
         if rows:
             at = {"accumulator": row, "rows": rows, "bits": bits, "first": SHIFT}
             self._writer.measure(SHIFT, Source.ACCUMULATORS, **at)

@@ -13,8 +13,8 @@ from systola.training.weights import all_turned
 from systola.training.writer import Entry, Writer
 
 _LINES = 24
-"""Largest number of lines of the buffer that losses take for each line of transposed logits of one
-byte."""
+"""Largest number of buffer lines that losses take for each row of C logits, a class of C
+samples."""
 
 
 class Outputs:
@@ -32,8 +32,8 @@ class Outputs:
     def logits(self, logits: range, row: int = 0) -> None:
         """Write the logits of the present turn, int16, [group of samples][class].
 
-        The logits are as `Forward._logits` writes them. Their sums are in accumulator rows from
-        `row` on.
+        `Forward._logits` writes the same logits for a batch without turns. The sums of the logits
+        are in accumulator rows from `row` on.
         """
         writer, layout, sums = self._writer, self._writer.layout, self._sums
         for chunk in chunks_of(writer, self._task, self._number):
@@ -104,7 +104,7 @@ class Outputs:
         """Return the largest number of turns for which losses are written together.
 
         Most of a loss is short instructions that wait for each other, so more turns together take
-        less time. A product has room for one block of groups of samples.
+        less time. A product has room for at most C groups of samples.
         """
         writer, layout = self._writer, self._writer.layout
         most = min(layout.size // layout.groups, writer.config.accumulator_rows // self._rows)

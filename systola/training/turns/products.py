@@ -35,7 +35,7 @@ class Products:
 
         `place`: a function from the layout of a turn to the place of its lines in host memory.
         `sizes`: numbers of blocks of inputs and of results. With `wide_bias` the last block of
-        lines is int16, as after an LSTM.
+        lines, ones for the bias, is int16, as after an LSTM; other lines are int8.
         """
         samples = writer.layout.samples
         self.inputs, self.results = sizes
@@ -53,10 +53,11 @@ class Products:
             )
 
     def once(self) -> Iterator[tuple[Task, int, Accumulated]]:
-        """Write the product once; yield the task of each turn, the number of each block, and its
-        sums.
+        """Write the product once; for each block of each turn yield (task of the turn, block's
+        number, sums).
 
-        A block is yielded when the next product of its turn has been written.
+        A block is yielded after the instructions for the next block of the same turn, so that the
+        array has work meanwhile.
         """
         for task, block, row in self._all():
             yield task, block, Accumulated(self._writer, row, self._writer.layout.samples)
@@ -70,9 +71,9 @@ class Products:
     ) -> Iterator[tuple[Task, int, Sums]]:
         """Write the product a first time for `measure`, and a second time to yield its blocks.
 
-        `measure` is called with a task, a block and its sums, and `end` after the last sums. After
-        that all blocks are yielded as `once` does. If `masked`, `measure` returns the lines of the
-        block's mask.
+        `measure` is called with the task of a turn, a block's number and the block's sums, and
+        `end` after the last sums. Then all blocks are yielded as by `once`. If `masked`, `measure`
+        returns the lines of the block's mask.
 
         With more than FEW_BLOCKS blocks but fewer than MOST_INPUTS inputs, the sums are kept in
         host memory, and there is no second product. If `masked`, the kept sums are multiplied with

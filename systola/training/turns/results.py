@@ -34,7 +34,9 @@ def leave(writer: Writer, task: Task, number: int, units: range, made: Exponent)
 
 
 def as_rows(writer: Writer, task: Task, at: int, lines: range) -> range:
-    """Return the lines of a result as rows; lines of maps are freed after they are copied."""
+    """Return lines with a result as rows. Maps are copied, and their lines freed; rows stay where
+    they are.
+    """
     if not at or task.stages[at - 1].map == (1, 1):
         return lines
     shape = writer.layout.shapes[at - 1]
@@ -45,7 +47,7 @@ def as_rows(writer: Writer, task: Task, at: int, lines: range) -> range:
 
 
 def bring(writer: Writer, task: Task, at: int, *, rows: bool) -> range:
-    """Read a result of the present turn from host memory, as it is stored or as rows."""
+    """Read a result of the present turn from host memory: as it is stored, or as rows (`rows`)."""
     layout = writer.layout
     lines = writer.allocate(layout.result_lines(task.stages, at))
     writer.read(result(layout, at), lines)
@@ -53,8 +55,9 @@ def bring(writer: Writer, task: Task, at: int, *, rows: bool) -> range:
 
 
 def copy_for(writer: Writer, task: Task, number: int, given: Exponent) -> None:
-    """Write a copy of a result as the inputs of a Dense for all turns, unless they are there
-    already.
+    """Write a copy of a result as the inputs of a Dense, with ones for the bias, for all turns.
+
+    Nothing is written if the result itself is already stored in this form.
 
     `given`: fraction bits of the inputs.
     """
@@ -75,7 +78,7 @@ def copy_for(writer: Writer, task: Task, number: int, given: Exponent) -> None:
 
 
 def leave_wide_ones(writer: Writer, task: Task, number: int, given: Exponent) -> None:
-    """Write a tile of ones to host memory, for the bias of a Dense after an LSTM."""
+    """Write a tile of int16 ones to host memory, for the bias of a Dense after an LSTM."""
     tile = writer.allocate(2 * writer.layout.size)
     turned_ones(writer, tile, given, wide=True, zero=not task.stages[number].use_bias)
     writer.write(writer.layout.wide_ones[number], tile)

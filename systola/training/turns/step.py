@@ -56,8 +56,8 @@ class Step:
         self._maps = TurnedMaps(writer, task, self._left, train=train)
         self._words = None if words is None else Words(writer, task, words)
         self.kept = Kept(writer) if branched(task.stages) else None
-        """Store of the fraction bits of all results, for branches or more results than registers;
-        else None."""
+        """Store of the fraction bits of all results, for branches or more results than registers.
+        None if exponent registers have the fraction bits."""
         self._normalizing: dict[int, TurnedNormalizing] = {}
         """Writers of the stages that normalise, by number of the stage."""
         self._gradients = Gradients(writer, task, self.kept, self._maps)
@@ -125,8 +125,8 @@ class Step:
     def _stage_back(self, number: int, kept: set[int] | None) -> None:
         """Write the gradient of a stage's inputs, then the update of its masters.
 
-        The gradient needs the weights before their update. Writing it changes register GRADIENT, so
-        the shift of the update is computed before.
+        The gradient is written first, because it needs the old weights. Its fraction bits overwrite
+        exponent register GRADIENT, so the shift of the update is computed even earlier.
         """
         writer, task, left, stage = (
             self._writer,
@@ -160,13 +160,15 @@ class Step:
         LstmBack(self._writer, self._task, words, number).write()
 
     def _tell_nothing(self, number: int) -> None:
-        """Report a tensor that learns nothing to the host, with a gradient that changes nothing."""
+        """Report to the host, for a tensor that learns nothing, a largest gradient that changes no
+        scale.
+        """
         begin_telling(self._writer, self._task, number)
         tell(self._writer, self._task, number)
 
     def _begin(self, number: int) -> None:
-        """Put the fraction bits of a stage's inputs into register INPUTS, if they are kept in the
-        buffer.
+        """Put the fraction bits of a stage's inputs into exponent register INPUTS, if the buffer
+        keeps these fraction bits.
         """
         if self.kept:
             self.kept.bring(takes(self._task.stages, number)[0], INPUTS)
@@ -199,8 +201,8 @@ class Step:
     def _below(self, number: int) -> None:
         """Write the gradient of the inputs of a Dense for all turns, int8, [block][sample].
 
-        If no other stage takes these inputs, the gradient of the sums of the stage before is
-        written.
+        If no other stage takes these inputs, their gradient is also multiplied by the mask of the
+        stage before. The result is the gradient of the sums of that stage.
         """
         writer, task, left = self._writer, self._task, self._left
         layout, alone = writer.layout, self._gradients.alone(number)

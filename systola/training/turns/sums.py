@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps sums until their shift is known, which is after the sums of all turns have been measured.
 
-Products with few inputs are written again instead. Other sums s, below 2^29, are kept in host
-memory as two int16, h = s / 2^14, rounded, and l = s - 2^14 h. Activate makes h, the array then
-adds h times -2^14 to s, and Activate makes l of the result. A Vector ADD makes s = 2^14 h + l
-again, with all 32 bits.
+A product with few inputs is made a second time instead, and so is a product with sums that may
+reach 2^29. Other sums s are kept in host memory as two int16 numbers: h is s / 2^14, rounded, and l
+is s - 2^14 h. An Activate makes h. The array then adds h times -2^14 to s, and an Activate makes l
+of the result. A Vector ADD makes s = 2^14 h + l again, with all 32 bits.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from systola.training.writer import NARROWING, ONE, UNIT, WIDE, WIDENING, Entry,
 
 SPLIT_BITS = 14
 LINES = 4
-"""Buffer lines for a row of sums 2^14 h + l: low and high bytes of h, then of l."""
+"""Number of buffer lines for a row of C sums 2^14 h + l: two lines for h, and two for l."""
 FEW_BLOCKS = 8
-"""Largest number of blocks of inputs for which writing a product again takes no longer than keeping
-its sums."""
+"""Largest number of blocks of inputs for which making a product a second time takes no longer than
+keeping its sums."""
 MOST_INPUTS = 1 << 29 - 14
 """Number of inputs of a product below which its sums are always below 2^29."""
 

@@ -15,12 +15,14 @@ class Tiles:
     """A reader of blocks of weights as the array takes them, with two blocks in the buffer at one
     time.
 
-    In the first turn int8 weights are made of the masters. In other turns they come from host
-    memory.
+    In the first turn int8 weights are made of the masters and written to host memory. In other
+    turns these weights are read again.
     """
 
     def __init__(self, writer: Writer, lines: int, make: Callable[[int, int], None]) -> None:
-        """Prepare to read blocks of `lines` lines; `make` makes a block at a line of the buffer."""
+        """Prepare to read blocks of `lines` lines; `make(block, line)` writes a block to the
+        buffer.
+        """
         self._writer = writer
         self._make = make
         self._rooms = [writer.allocate(lines) for _ in range(2)]

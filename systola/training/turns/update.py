@@ -22,7 +22,7 @@ class Update:
     def __init__(
         self, writer: Writer, task: Task, number: int, entry: AnyEntry, kept: set[int] | None
     ) -> None:
-        """Prepare an update. `kept`: places of transposed inputs, see chunks.Turned."""
+        """Prepare an update. `kept`: places in host memory of inputs, see chunks.Turned."""
         self._writer = writer
         self._task = task
         self._number = number
@@ -70,11 +70,14 @@ class Update:
         writer.free(*places[0], *places[1])
 
     def _pieces(self, rows: int, units: int) -> list[range]:
-        """Cut the rows of a part into the pieces that are updated after the product of each turn.
+        """Cut the rows of a part of the update into pieces.
 
-        There are `rows` rows of each of `units` blocks. The pieces are short, as transposed inputs
-        of the next turn must not wait long. In a pod there is one piece: each exchange between
-        cores waits for the array, and a short piece would leave few rows to each core.
+        Pieces are updated between the products of the next part, some after the product of each
+        turn.
+
+        A part has `rows` rows of each of `units` blocks. Pieces are short, because the transposed
+        inputs of the next turn must not wait long. In a pod there is one piece: each exchange
+        between cores waits for the array, and a short piece would leave few rows to each core.
         """
         if self._task.cores > 1:
             return [range(units * rows)]
@@ -92,8 +95,8 @@ class Update:
         *,
         first: bool,
     ) -> None:
-        """Write the product of inputs and gradient of a turn, [unit block][input], from row `row`
-        on.
+        """Multiply the inputs and gradient of a turn; the sums, [block of units][input], go to
+        accumulator rows from `row` on.
         """
         writer, layout = self._writer, self._writer.layout
         samples = layout.samples

@@ -14,7 +14,7 @@ from systola.training.writer import Writer
 
 
 def each_turn(writer: Writer, task: Task) -> Iterator[Task]:
-    """Yield the task of each turn; meanwhile the layout of `writer` has the places of its
+    """Yield the task of each turn, while the layout of `writer` has the places of this turn's
     samples.
     """
     for turn in range(task.turns):
@@ -29,8 +29,8 @@ def spilled(layout: Layout) -> Spilled:
 
 
 def inputs(layout: Layout, number: int) -> int:
-    """Return the place in host memory of a stage's inputs, [block][sample], the bias' block
-    included.
+    """Return the place in host memory of a stage's inputs, [block][sample]; the last block is for
+    the bias.
     """
     return spilled(layout).units[number - 1] if number else layout.x
 
