@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import deque
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -97,8 +98,8 @@ class _Before(NamedTuple):
 class Surroundings(Bench):
     """A bench of the unit and its neighbours, with the golden model ahead of it.
 
-    `blocked` is the share of instructions that older ones block, for each list. `busy` is the share
-    of cycles in which accumulators and buffer have no time.
+    `blocked` is the share of instructions that older ones block, for each list of `blocking`.
+    `busy` is the share of cycles in which accumulators and buffer have no time.
     """
 
     def __init__(
@@ -109,11 +110,13 @@ class Surroundings(Bench):
         *,
         blocked: float = 0.0,
         busy: float = 0.0,
+        blocking: Container[str] = OLDER,
     ):
         super().__init__(dut, ActivationUnit(config=config))
         self.config = config
         self.random = chance
         self.rates = blocked, busy
+        self.blocking = blocking
         self.golden = golden = Machine(config)
         data = np.random.default_rng(chance.getrandbits(32))
         golden.buffer[:] = data.integers(-128, 128, golden.buffer.shape)
@@ -237,7 +240,7 @@ class Surroundings(Bench):
             known = self.lists[name]
             if not choices or len(known) == self.config.queue_depth:
                 continue
-            if self.random.random() < self.rates[0]:
+            if name in self.blocking and self.random.random() < self.rates[0]:
                 base = self.random.choice(self.random.choice(choices))
                 entry = Entry(next(self.numbers), base, base + self.random.randint(1, 4))
                 known.take(entry)
