@@ -244,7 +244,7 @@ class PageRouterHarness(Harness):
 
     def claims(self, m: Module) -> None:
         dut = PageRouter(cores=2)
-        Unit(m, dut)
+        unit = Unit(m, dut)
         bus, pages = dut.bus, [dut.pages[i] for i in range(3)]
         for name in ("awvalid", "wvalid", "arvalid", "bready", "rready"):
             m.d.comb += getattr(bus, name).eq(anything(m, 1, name))
@@ -265,10 +265,11 @@ class PageRouterHarness(Harness):
             assume_stays(m, page.rvalid, page.rready, r, f"r_{number}")
             # As the pages' registers do it: both halves of a write in one cycle.
             m.d.comb += page.wready.eq(page.awready)
-        for kind, address, asks, answer, parts in (
-            ("aw", bus.awaddr, "awvalid", "b", ("bresp",)),
-            ("ar", bus.araddr, "arvalid", "r", ("rdata", "rresp")),
+        for kind, access, address, asks, answer, parts in (
+            ("aw", "write", bus.awaddr, "awvalid", "b", ("bresp",)),
+            ("ar", "read", bus.araddr, "arvalid", "r", ("rdata", "rresp")),
         ):
+            chosen = unit.inside(f"{access}_chosen")
             number = address[REGISTER_SPACE_BITS:]
             owes = [Signal(name=f"{kind}_owed_{i}") for i in range(3)]
             taken = [getattr(page, asks) & getattr(page, f"{kind}ready") for page in pages]
@@ -314,6 +315,20 @@ class PageRouterHarness(Harness):
                 Assert(getattr(bus, f"{kind}ready") == total(taken)),
                 Assert(implies(getattr(bus, f"{answer}valid"), Cat(owes).any())),
             ]
+            known = number < len(pages)
+            # An access that has begun is not asked for once it is taken.
+            begun = asked.any()
+            m.d.comb += self.lemmas(
+                (chosen & (chosen - 1))[: len(pages)] == 0,
+                Cat(owes) == Mux(begun, 0, chosen),
+                implies(begun, offered),
+                implies(begun, chosen == Mux(known, (Value.cast(1) << number)[: len(pages)], 1)),
+                implies(
+                    begun,
+                    unit.inside(f"{access}_offset")
+                    == Mux(known, address[:REGISTER_SPACE_BITS], NOWHERE),
+                ),
+            )
         for page in pages:
             m.d.comb += [
                 Assert(page.wvalid == page.awvalid),
@@ -414,8 +429,7 @@ PROOFS = (
         unit="page_router",
         claim="an access reaches the page that it names, once, and gets its answer and no other",
         harness=PageRouterHarness,
-        depth=10,
-        bounded=True,
+        depth=3,
         faults=(
             Fault(
                 unit="page_router",
