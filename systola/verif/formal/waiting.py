@@ -214,7 +214,7 @@ class InFlightHarness(Harness):
             implies(advanced, dut.progress.reached == before(m, dut.advance_to, "advanced_to"))
         )
 
-        # An entry that rises ends at or after the end of the entry before. So the addresses that the
+        # An entry that rises ends at or after the end of the entry before. So addresses that the
         # oldest entry has passed are below all addresses that later entries of its run need.
         risen = Array([Signal(name=f"risen_{i}") for i in range(places)])
         with m.If(dut.push):
