@@ -2,19 +2,19 @@
 """The propagation of unknown values from the registers of a unit to its outputs.
 
 All registers and memories of the unit begin unknown, as initial values are taken out of its text.
-The inputs have any values, which are known. Yosys' pass `xprop` turns the unit into one that
+The inputs have any known values that are `legal`. Yosys' pass `xprop` turns the unit into one that
 computes beside each bit whether it is unknown. Then a solver looks for a sequence of inputs after
 which an output is unknown that has to be known:
 
 - An output of one bit is known in each cycle after the reset.
-- A wider one is known while the `valid` or `enable` beside it is 1. If there is none, as for data
-  that come a fixed time after a request, it may be unknown.
+- A wider one is known while the `valid` or `enable` beside it is 1, or while a condition of its own
+  holds. If there is none, as for data that come a fixed time after a request, it may be unknown.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,11 +66,18 @@ class Result:
     """Outputs that have to be known but may be unknown, with inputs that lead to this."""
 
 
-def check_unit(unit: wiring.Component, folder: Path) -> Result:
+def check_unit(
+    unit: wiring.Component,
+    folder: Path,
+    legal: Sequence[str] = (),
+    when: Mapping[str, str] | None = None,
+) -> Result:
     """Return the outputs of a unit, by the findings of a solver.
 
-    `folder` is for the files of the tools. Raises SynthesisError if Yosys gives up, and
-    RuntimeError if the solver does.
+    `folder` is for the files of the tools. `legal` has conditions in Verilog that inputs keep, from
+    names of inputs, and of outputs with `_d` at the end. `when` has the conditions of further
+    outputs; an output with an empty condition is left out. Raises SynthesisError if Yosys gives up,
+    and RuntimeError if the solver does.
     """
     folder.mkdir(parents=True, exist_ok=True)
     ports = flat_ports(unit, lambda path: "__".join(map(str, path)))
@@ -81,11 +88,12 @@ def check_unit(unit: wiring.Component, folder: Path) -> Result:
         {name: len(value) for name, (value, flow) in ports.items() if flow is way and len(value)}
         for way in (PortDirection.Input, PortDirection.Output)
     )
-    claims = dict(_claims(inputs, outputs))
+    asked = {**dict(_claims(inputs, outputs)), **(when or {})}
+    claims = {name: condition for name, condition in asked.items() if condition}
     unknown: list[str] = []
     # A solver stops at the first output; the next look is without it.
     while True:
-        (folder / "top.v").write_text(_top(inputs, outputs, claims), encoding="utf-8")
+        (folder / "top.v").write_text(_top(inputs, outputs, claims, legal), encoding="utf-8")
         run_tool(
             find_tool("yosys"), ("xprop.ys",), folder=folder, log="yosys.log", what="unknown values"
         )
@@ -119,8 +127,13 @@ def _claims(inputs: Mapping[str, int], outputs: Mapping[str, int]) -> Iterator[t
             yield name, f"{sign}_d" if sign in outputs else sign
 
 
-def _top(inputs: Mapping[str, int], outputs: Mapping[str, int], claims: Mapping[str, str]) -> str:
-    """Return a module around the unit: the reset, and an assertion for each claim."""
+def _top(
+    inputs: Mapping[str, int],
+    outputs: Mapping[str, int],
+    claims: Mapping[str, str],
+    legal: Sequence[str],
+) -> str:
+    """Return a module around the unit: the reset, legal inputs, and an assertion for each claim."""
     ports = ["input clk", *(f"input [{width - 1}:0] {name}" for name, width in inputs.items())]
     wires = [f"  wire [{width - 1}:0] {name}_d, {name}_x;" for name, width in outputs.items()]
     joined = [".clk(clk)", ".rst(rst)", *(f".{name}({name})" for name in inputs)]
@@ -139,6 +152,7 @@ def _top(inputs: Mapping[str, int], outputs: Mapping[str, int], claims: Mapping[
             "  always @(posedge clk) if (!began) cycle <= cycle + 1;",
             *wires,
             f"  unit dut({', '.join(joined)});",
+            *(f"  always @* if (!rst) assume ({condition});" for condition in legal),
             *asserted,
             "endmodule\n",
         )
