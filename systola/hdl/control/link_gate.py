@@ -68,12 +68,16 @@ class LinkGate(wiring.Component):
         # Numbers of two entries: the entry being fetched, and the entry being compared.
         fetched_entry = Signal(range(count))
         compared_entry = Signal.like(fetched_entry)
-        entry_valid, gate_unneeded, scan_begins = Signal(), Signal(), Signal()
+        entry_valid, gate_unneeded, scan_begins = (
+            Signal(name=name) for name in ("entry_valid", "gate_unneeded", "scan_begins")
+        )
         entry_used = Signal(reset_less=True)
         entry = Signal(Region(bits + 1), reset_less=True)
         places_of = Signal(Region(bits))
         is_rows = entry.base[-1]
-        scan_done, entry_conflicts = Signal(), Signal()
+        scan_done, entry_conflicts = (
+            Signal(name=name) for name in ("scan_done", "entry_conflicts")
+        )
         valid = Array(view.valid[i] for view in lists for i in range(places))
         regions = Array(view.regions[i] for view in lists for i in range(places))
         m.d.comb += [places_of.base.eq(entry.base), places_of.end.eq(entry.end)]

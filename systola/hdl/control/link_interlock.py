@@ -67,12 +67,16 @@ class LinkInterlock(wiring.Component):
 
         # The row at `rows` belongs to the instruction at `row_place`. The row before may still wait
         # in `waiting_row`.
-        next_place, row_place = Signal.like(self.free), Signal.like(self.free)
+        next_place, row_place = (
+            Signal.like(self.free, name=name) for name in ("next_place", "row_place")
+        )
         with m.If(self.taken):
             m.d.sync += [row_place.eq(next_place), next_place.eq(next_place + 1)]
         waiting_row = Signal(self.rows.payload.shape(), reset_less=True)
         waiting_place = Signal.like(row_place, reset_less=True)
-        row_waits, row_blocked, row_moves = Signal(), Signal(), Signal()
+        row_waits, row_blocked, row_moves = (
+            Signal(name=name) for name in ("row_waits", "row_blocked", "row_moves")
+        )
         row_compared = Signal.like(waiting_row)
         compared_place = Signal.like(row_place)
         row_address = Signal(lists[0].regions[0].base.shape())

@@ -26,9 +26,10 @@ class ReadWidener(wiring.Component):
     | `word_valid`, `word` | a word comes, in the order of the requests; it cannot be refused |
 
     Each beat has the response of its word. A burst becomes a `request` when there is room for all
-    of its words. So a core that does not take its beats does not block other cores. Throughput: a
-    beat a cycle, and a request a cycle. Latency: two cycles from AR to `request`, three from a word
-    to its first beat.
+    of its words. So a core that does not take its beats does not block other cores.
+
+    Throughput: a beat a cycle, and a request a cycle. Latency: two cycles from AR to `request`,
+    three from a word to its first beat.
     """
 
     def __init__(self, *, port: NarrowPort):

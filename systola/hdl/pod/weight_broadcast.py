@@ -15,7 +15,7 @@ PATIENCE = 256
 """Largest number of cycles for which a request waits for the other cores of its group."""
 BURSTS_AHEAD = 16
 """Bursts under way at one time."""
-_SETTLES = 2
+SETTLES = 2
 """Number of cycles after a grant in which there is no other grant.
 
 The registers with the requests, and with the equal requests, still show the granted request in
@@ -92,7 +92,7 @@ class WeightBroadcast(wiring.Component):
                 requests_seen[number] & (~missing.any() | (cycles_waited == self._patience))
             )
         turn = m.submodules.turn = RoundRobin(count=count)
-        settle_remaining = Signal(range(_SETTLES + 1))
+        settle_remaining = Signal(range(SETTLES + 1))
         under_way = Signal(range(BURSTS_AHEAD + 1))
         burst_goes = Signal()
         group_chosen = Signal(count)
@@ -110,7 +110,7 @@ class WeightBroadcast(wiring.Component):
         m.d.sync += [
             requests_taken.eq(Mux(burst_goes, group_chosen, 0)),
             settle_remaining.eq(
-                Mux(burst_goes, _SETTLES, Mux(settle_remaining == 0, 0, settle_remaining - 1))
+                Mux(burst_goes, SETTLES, Mux(settle_remaining == 0, 0, settle_remaining - 1))
             ),
         ]
         with m.If(request.ready):

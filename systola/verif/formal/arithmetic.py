@@ -146,8 +146,9 @@ class RoundingHarness(_Requantiser):
     2^r) >> (r + 1) with p' = p >> 30. The high word of twice the product, rounded, is (p' + 1) >>
     1.
 
-    Shifts come in turn, 0 to 31, one a cycle, so that the solver sees one at a time. Nothing else
-    is bounded, since a result depends on inputs of the last LATENCY cycles only.
+    Shifts come in turn, 0 to 31, one a cycle, so that the solver sees one at a time when it looks
+    for faults. A result depends on inputs of the last LATENCY cycles only, so the induction needs
+    no lemmas.
     """
 
     WITHOUT = (2, 3)
@@ -255,8 +256,7 @@ PROOFS = (
         unit="requantiser",
         claim="int8: shift, both roundings, offset and clamp as the formula, for every product",
         harness=RoundingHarness,
-        depth=CASES,
-        bounded=True,
+        depth=STAGES,
         faults=ROUNDING_FAULTS,
         fault_depth=CASES,
         quick=False,
@@ -265,8 +265,7 @@ PROOFS = (
         unit="requantiser",
         claim="int16: the same",
         harness=WideRoundingHarness,
-        depth=CASES,
-        bounded=True,
+        depth=STAGES,
         faults=ROUNDING_FAULTS[:1],
         fault_depth=CASES,
         quick=False,

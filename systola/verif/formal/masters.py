@@ -36,10 +36,10 @@ class _HostWriter(Harness):
     the unit wait.
     """
 
-    def unit(self, m: Module) -> HostWriter:
+    def unit(self, m: Module) -> tuple[HostWriter, Unit]:
         config = SHALLOW
         dut = HostWriter(config=config)
-        Unit(m, dut)
+        unit = Unit(m, dut)
         bus = dut.bus
         command, transfer = dut.queue.command, dut.queue.command.transfer
         stop = anything(m, 1, "stop")
@@ -75,7 +75,7 @@ class _HostWriter(Harness):
             Assume(implies(dut.queue.valid, end <= WINDOW_BYTES)),
             Assume(command.buffer.end == command.buffer.base + beats),
         ]
-        return dut
+        return dut, unit
 
 
 class WriteAddressHarness(_HostWriter):
@@ -86,7 +86,7 @@ class WriteAddressHarness(_HostWriter):
     """
 
     def claims(self, m: Module) -> None:
-        dut = self.unit(m)
+        dut, unit = self.unit(m)
         bus = dut.bus
         base, limit = Const(WINDOW_BASE), Const(WINDOW_BYTES)
         m.d.comb += Assume(~bus.wready & ~dut.buffer.ready & ~bus.bvalid)
@@ -97,6 +97,70 @@ class WriteAddressHarness(_HostWriter):
             Assert(implies(bus.awvalid, within(bus.awaddr, size, base + limit))),
             Assert(implies(bus.awvalid, within(bus.awaddr[:12], size, Value.cast(BOUNDARY_BYTES)))),
         ]
+        self._state(m, dut, unit)
+
+    def _state(self, m: Module, dut: HostWriter, unit: Unit) -> None:
+        """Add the lemmas: runs of the planner, bursts of the cutter, and offered bursts."""
+        transfer = dut.queue.command.transfer
+        bus_bytes, most = SHALLOW.host_bus_bytes, SHALLOW.max_burst_beats
+        shift, bits = (bus_bytes - 1).bit_length(), (most - 1).bit_length()
+        run_valid, row_left, block_left = (
+            unit.inside(f"planner.{name}")
+            for name in ("run_valid", "rows_remaining", "blocks_remaining")
+        )
+        across = Mux(block_left != transfer.blocks, SHALLOW.output_pitch, 0)
+        down = Mux(row_left != transfer.rows, transfer.stride, 0)
+        m.d.comb += self.lemmas(
+            implies(run_valid, dut.queue.valid),
+            implies(run_valid, (row_left != 0) & (row_left <= transfer.rows)),
+            implies(run_valid, (block_left != 0) & (block_left <= transfer.blocks)),
+            implies(
+                run_valid,
+                unit.inside("planner.block_address") << shift == transfer.address + across,
+            ),
+            implies(
+                run_valid,
+                unit.inside("planner.address") << shift == transfer.address + across + down,
+            ),
+        )
+        ahead = unit.inside("ahead")
+        m.d.comb += self.lemmas(
+            (ahead & (ahead + 1)[: len(ahead)]) == 0,
+            implies(ahead[-1], unit.inside("bursts_full")),
+            (unit.inside("there") == 0) & (unit.inside("on_the_way") == 0),
+        )
+        # The bursts of the cutter lie in the command's window, up to the end of their run.
+        valid = unit.inside("planner.cutter.burst__valid")
+        place = unit.inside("planner.cutter.burst_address")
+        length = unit.inside("planner.cutter.burst_length")
+        behind, ends_run, final = (
+            unit.inside(f"planner.cutter.{name}")
+            for name in ("bursts_remaining", "is_last_burst", "final_length")
+        )
+        largest_last = final == most - 1
+        beats = ((behind - largest_last) << bits) + final + 1 - place[:bits]
+        m.d.comb += self.lemmas(
+            implies(valid, dut.queue.valid),
+            implies(valid, ends_run == (behind == largest_last)),
+            implies(valid, (beats > 0) & (beats <= 6)),
+            implies(valid & ends_run, length + 1 == beats),
+            implies(valid & ~ends_run, length + place[:bits] == most - 1),
+            implies(valid, (place + beats) << shift <= WINDOW_BYTES),
+        )
+        for name, there in (
+            ("shown", dut.bus.awvalid),
+            ("spare", unit.inside("address_sender.spare_valid")),
+        ):
+            word = unit.inside(f"address_sender.{name}")
+            address, size = (
+                word[: len(dut.bus.awaddr)],
+                (word[len(dut.bus.awaddr) :] + 1) * bus_bytes,
+            )
+            m.d.comb += self.lemmas(
+                implies(there, (address >= WINDOW_BASE) & (address[:shift] == 0)),
+                implies(there, address + size <= WINDOW_BASE + WINDOW_BYTES),
+                implies(there, address[:12] + size <= BOUNDARY_BYTES),
+            )
 
 
 class WriteDataHarness(_HostWriter):
@@ -106,7 +170,7 @@ class WriteDataHarness(_HostWriter):
     """
 
     def claims(self, m: Module) -> None:
-        dut = self.unit(m)
+        dut, _ = self.unit(m)
         bus = dut.bus
         transfer = dut.queue.command.transfer
         m.d.comb += [
@@ -235,8 +299,7 @@ PROOFS = (
         unit="host_writer",
         claim="AW stays; its bursts lie in the window and in one page",
         harness=WriteAddressHarness,
-        depth=10,
-        bounded=True,
+        depth=3,
         faults=(
             Fault(
                 unit="host_writer",

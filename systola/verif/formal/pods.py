@@ -71,7 +71,7 @@ class LinkGateHarness(Harness):
 
     def claims(self, m: Module) -> None:
         dut = LinkGate(config=CONFIG, sending=("sends",), receiving=("takes",))
-        Unit(m, dut)
+        unit = Unit(m, dut)
         restart = anything(m, 1, "restart")
         first = before(m, restart, "first", init=1)
         m.d.comb += dut.restart.eq(restart)
@@ -95,6 +95,41 @@ class LinkGateHarness(Harness):
             Assert(implies(dut.clear & ~first, ~conflict)),
             Assert(implies((since == self.SOON) & ~conflict, dut.clear)),
         ]
+        # All entries before the compared, or fetched, entry have been found free.
+        fetched, compared, done, entry, entry_valid = (
+            unit.inside(name)
+            for name in ("fetched_entry", "compared_entry", "scan_done", "entry", "entry_valid")
+        )
+        entry = data.View(dut.lists["sends"].regions[0].shape(), entry)
+        entry_conflicts = unit.inside("entry_conflicts")
+        free_below = Mux(entry_valid, compared, fetched)
+        valid = Array(bit for name in ("sends", "takes") for bit in dut.lists[name].valid)
+        regions = [dut.lists[name].regions[i] for name in ("sends", "takes") for i in range(PLACES)]
+        bases, ends = (Array(region[name] for region in regions) for name in ("base", "end"))
+        m.d.comb += self.lemmas(
+            implies(unit.inside("scan_begins"), first),
+            implies(before(m, restart, "restarted"), unit.inside("scan_begins")),
+            implies(first, ~entry_valid & (fetched == 0)),
+            implies(entry_valid, fetched == (compared + 1)[: len(fetched)]),
+            implies(
+                entry_valid & valid[compared],
+                unit.inside("entry_used")
+                & (entry.end == ends[compared])
+                & (entry.base <= bases[compared])
+                & (entry.base[-1] == bases[compared][-1]),
+            ),
+            *(
+                implies(~first & ((i < free_below) | done), ~each)
+                for i, each in enumerate(conflicts)
+            ),
+            implies(unit.inside("gate_unneeded") & ~first, ~conflict),
+            implies(
+                ~(done | dut.passes) & (since >= 2),
+                entry_valid & ~entry_conflicts & (compared + 2 >= since),
+            ),
+            implies(since != 0, ~first),
+            implies((since != 0) & entry_valid & ~dut.passes, ~entry_conflicts),
+        )
 
     def _conflict(self, dut: LinkGate, entry: data.View, sends: int) -> Value:
         """Return whether the rest of a link instruction conflicts with the waiting instruction."""
@@ -123,7 +158,7 @@ class LinkInterlockHarness(Harness):
 
     def claims(self, m: Module) -> None:
         dut = LinkInterlock(config=CONFIG, others=("other",))
-        Unit(m, dut)
+        unit = Unit(m, dut)
         push, free = anything(m, 1, "push"), Signal.like(dut.free)
         m.d.sync += free.eq(free + push)
         view = free_list(m, "other", Value.cast(1))
@@ -185,6 +220,29 @@ class LinkInterlockHarness(Harness):
             Assert(implies(offered, ~awaited)),
             Assert(implies(comes & (free_for == self.SOON), cleared.valid)),
         ]
+        # The row lies in the register of the waiting row, or in one of the two places after it.
+        row_waits, row_blocked = unit.inside("row_waits"), unit.inside("row_blocked")
+        spare = unit.inside("skid.spare_valid")
+        behind = cleared.valid + spare
+        waits_here = item.follows & row_waits & (item.ahead == behind)
+        in_spare = item.follows & spare & (item.ahead == 1)
+        m.d.comb += self.lemmas(
+            item.count == row_waits + behind,
+            implies(spare, cleared.valid),
+            spare == ~unit.inside("skid.spare_free"),
+            unit.inside("row_place") == of,
+            unit.inside("next_place") == following,
+            implies(row_waits, begun),
+            *(unit.inside(f"older_{i}") == mask for i, mask in enumerate(older)),
+            *((mask & ~view.valid) == 0 for mask in older),
+            implies(waits_here, Value.cast(unit.inside("waiting_row")) == item.word),
+            implies(waits_here, unit.inside("waiting_place") == place),
+            implies(in_spare, Value.cast(unit.inside("skid.spare")) == item.word),
+            implies(waits_here & ~row_blocked, ~awaited),
+            implies(item.follows & ~waits_here, ~awaited),
+            implies(comes & waits_here, free_for <= 1),
+            implies(comes & waits_here & row_blocked, free_for == 0),
+        )
 
 
 class PodControlHarness(Harness):
@@ -255,7 +313,7 @@ class PageRouterHarness(Harness):
 
     def claims(self, m: Module) -> None:
         dut = PageRouter(cores=2)
-        Unit(m, dut)
+        unit = Unit(m, dut)
         bus, pages = dut.bus, [dut.pages[i] for i in range(3)]
         for name in ("awvalid", "wvalid", "arvalid", "bready", "rready"):
             m.d.comb += getattr(bus, name).eq(anything(m, 1, name))
@@ -276,10 +334,11 @@ class PageRouterHarness(Harness):
             assume_stays(m, page.rvalid, page.rready, r, f"r_{number}")
             # Each page takes both halves of a write in one cycle, as the machine's registers do.
             m.d.comb += page.wready.eq(page.awready)
-        for kind, address, asks, answer, parts in (
-            ("aw", bus.awaddr, "awvalid", "b", ("bresp",)),
-            ("ar", bus.araddr, "arvalid", "r", ("rdata", "rresp")),
+        for kind, access, address, asks, answer, parts in (
+            ("aw", "write", bus.awaddr, "awvalid", "b", ("bresp",)),
+            ("ar", "read", bus.araddr, "arvalid", "r", ("rdata", "rresp")),
         ):
+            chosen = unit.inside(f"{access}_chosen")
             number = address[REGISTER_SPACE_BITS:]
             owes = [Signal(name=f"{kind}_owed_{i}") for i in range(3)]
             taken = [getattr(page, asks) & getattr(page, f"{kind}ready") for page in pages]
@@ -325,6 +384,20 @@ class PageRouterHarness(Harness):
                 Assert(getattr(bus, f"{kind}ready") == total(taken)),
                 Assert(implies(getattr(bus, f"{answer}valid"), Cat(owes).any())),
             ]
+            known = number < len(pages)
+            # An access that has begun is not asked for once it is taken.
+            begun = asked.any()
+            m.d.comb += self.lemmas(
+                (chosen & (chosen - 1))[: len(pages)] == 0,
+                Cat(owes) == Mux(begun, 0, chosen),
+                implies(begun, offered),
+                implies(begun, chosen == Mux(known, (Value.cast(1) << number)[: len(pages)], 1)),
+                implies(
+                    begun,
+                    unit.inside(f"{access}_offset")
+                    == Mux(known, address[:REGISTER_SPACE_BITS], NOWHERE),
+                ),
+            )
         for page in pages:
             m.d.comb += [
                 Assert(page.wvalid == page.awvalid),
@@ -369,8 +442,7 @@ PROOFS = (
         unit="link_gate",
         claim="nothing is let go that older links still use; what nobody uses is let go soon",
         harness=LinkGateHarness,
-        depth=LinkGateHarness.SOON + 6,
-        bounded=True,
+        depth=3,
         faults=(
             Fault(
                 unit="link_gate",
@@ -399,8 +471,7 @@ PROOFS = (
         unit="link_interlock",
         claim="rows in order; none passes that older instructions of others use, all else soon",
         harness=LinkInterlockHarness,
-        depth=10,
-        bounded=True,
+        depth=3,
         faults=(
             Fault(
                 unit="link_interlock",
@@ -425,8 +496,7 @@ PROOFS = (
         unit="page_router",
         claim="an access reaches the page that it names, once, and gets its answer and no other",
         harness=PageRouterHarness,
-        depth=10,
-        bounded=True,
+        depth=3,
         faults=(
             Fault(
                 unit="page_router",

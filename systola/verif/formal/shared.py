@@ -5,7 +5,7 @@ from amaranth.hdl import Assert, Assume, Cat, Module, Mux, Signal, Value
 
 from systola.hdl.parts.round_robin import RoundRobin
 from systola.hdl.pod.read_widener import BURSTS_AHEAD, ReadWidener
-from systola.hdl.pod.weight_broadcast import WeightBroadcast
+from systola.hdl.pod.weight_broadcast import SETTLES, WeightBroadcast
 from systola.hdl.pod.word_ports import NarrowPort
 from systola.hdl.pod.write_widener import WriteWidener
 from systola.verif.formal.harness import (
@@ -15,6 +15,7 @@ from systola.verif.formal.harness import (
     anything,
     assert_stays,
     assume_stays,
+    before,
     constant,
     implies,
 )
@@ -55,12 +56,12 @@ class RoundRobinHarness(Harness):
         ]
         behind = unit.inside("later_requesters")
         # number of requesters up to the last one that was granted
-        before = Signal(range(self.COUNT + 1))
+        earlier = Signal(range(self.COUNT + 1))
         # distance of the watched request from the next requester in turn
         way = Signal(range(self.COUNT))
         m.d.comb += [
-            before.eq(self.COUNT - sum((bit for bit in behind), Value.cast(0))),
-            way.eq(one - before),
+            earlier.eq(self.COUNT - sum((bit for bit in behind), Value.cast(0))),
+            way.eq(one - earlier),
         ]
         m.d.comb += self.lemmas(
             (~behind & (~behind + 1))[: self.COUNT] == 0, implies(waits, others + way < self.COUNT)
@@ -78,14 +79,13 @@ class _Broadcast(Harness):
     BURSTS = 8
     """A number of bursts that is more than can begin within the depth of the proofs."""
 
-    def unit(self, m: Module) -> WeightBroadcast:
+    def unit(self, m: Module) -> tuple[WeightBroadcast, Unit]:
         dut = WeightBroadcast(
             cores=self.CORES, address_bits=1, word_bytes=1, patience=self.PATIENCE
         )
-        Unit(m, dut)
+        unit = Unit(m, dut)
         m.d.comb += [
             dut.together.eq(anything(m, 1, "together")),
-            dut.word_valid.eq(anything(m, 1, "word_valid")),
             dut.last.eq(anything(m, 1, "last")),
         ]
         for number in range(self.CORES):
@@ -94,7 +94,7 @@ class _Broadcast(Harness):
             m.d.comb += [port.valid.eq(anything(m, 1, f"asks_{number}")), port.payload.eq(asked)]
             assume_stays(m, port.valid, port.ready, asked, f"request_{number}")
             m.d.comb += Assert(implies(port.ready, port.valid))
-        return dut
+        return dut, unit
 
 
 class BroadcastHarness(_Broadcast):
@@ -104,9 +104,12 @@ class BroadcastHarness(_Broadcast):
     """
 
     def claims(self, m: Module) -> None:
-        dut = self.unit(m)
+        dut, _ = self.unit(m)
         request, core = dut.request, dut.requests[0]
-        m.d.comb += request.ready.eq(anything(m, 1, "ready"))
+        m.d.comb += [
+            request.ready.eq(anything(m, 1, "ready")),
+            dut.word_valid.eq(anything(m, 1, "word_valid")),
+        ]
         ends = dut.word_valid & dut.last
         asks = request.valid & request.ready
         burst = Tracked(m, enters=asks, word=request.payload, exits=ends, most=self.BURSTS)
@@ -128,18 +131,40 @@ class BroadcastHarness(_Broadcast):
 
 
 class PatienceHarness(_Broadcast):
-    """A proof harness that bounds a core's wait for weights if the memory takes every burst."""
+    """A proof harness that bounds a core's wait for weights.
+
+    The memory takes every burst, and answers it with one word at once.
+    """
 
     SOON = 2 + _Broadcast.PATIENCE + 3 * _Broadcast.CORES
     """The largest number of cycles for which a core waits."""
 
     def claims(self, m: Module) -> None:
-        dut = self.unit(m)
-        m.d.comb += [dut.request.ready.eq(1), Assume(~dut.word_valid)]
+        dut, unit = self.unit(m)
+        asked = before(m, dut.request.valid, "asked")
+        m.d.comb += [dut.request.ready.eq(1), dut.word_valid.eq(asked), Assume(dut.last)]
         port = dut.requests[1]
         waited = Signal(range(self.SOON + 2))
         m.d.sync += waited.eq(Mux(port.valid & ~port.ready, waited + 1, 0))
         m.d.comb += Assert(waited <= self.SOON)
+
+        taken, seen = unit.inside("requests_taken"), unit.inside("requests_seen")
+        patience, settles = unit.inside("cycles_waited_1"), unit.inside("settle_remaining")
+        later = unit.inside("turn.later_requesters")
+        # Cycles until the core has its turn, once its patience is over.
+        way = settles + Mux(later[1], 0, SETTLES + 1)
+        most = 1 + self.PATIENCE + 2 * SETTLES + 1
+        m.d.comb += self.lemmas(
+            unit.inside("under_way") == asked + dut.request.valid,
+            settles <= SETTLES,
+            implies(taken.any(), settles == SETTLES),
+            implies(waited != 0, seen[1]),
+            later[0] == 0,
+            patience <= self.PATIENCE,
+            implies(patience != self.PATIENCE, waited <= patience + 1),
+            implies((patience == self.PATIENCE) & ~taken[1], waited + way <= most),
+            implies(taken[1], waited <= most + 1),
+        )
 
 
 class ReadWidenerHarness(Harness):
@@ -296,7 +321,7 @@ PROOFS = (
                 new="turn.chosen, [requests_seen] * count",
             ),
             Fault(
-                unit="weight_broadcast", old="Mux(burst_goes, _SETTLES, ", new="Mux(burst_goes, 0, "
+                unit="weight_broadcast", old="Mux(burst_goes, SETTLES, ", new="Mux(burst_goes, 0, "
             ),
         ),
         fault_depth=12,
@@ -305,8 +330,7 @@ PROOFS = (
         unit="weight_broadcast",
         claim="nobody is waited for for ever",
         harness=PatienceHarness,
-        depth=16,
-        bounded=True,
+        depth=4,
         faults=(Fault(unit="weight_broadcast", old="(cycles_waited == self._patience)", new="0"),),
         fault_depth=16,
     ),

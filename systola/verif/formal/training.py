@@ -63,7 +63,7 @@ class TileReaderHarness(Harness):
     def claims(self, m: Module) -> None:
         config = preset("2x2-training")
         rows, dut = config.rows, TileReader(config=config)
-        Unit(m, dut)
+        unit = Unit(m, dut)
         inputs = (dut.start, dut.line, dut.tiles, dut.wide, dut.room, dut.buffer.ready)
         for number, port in enumerate(inputs):
             m.d.comb += port.eq(anything(m, port.shape(), f"any_{number}"))
@@ -105,6 +105,24 @@ class TileReaderHarness(Harness):
             Assert(dut.pushes == comes),
             Assert(dut.idle == ((left == 0) & ~under_way.any())),
         ]
+        inside = {
+            name: unit.inside(name)
+            for name in ("busy", "row_number", "tiles_remaining", "is_between", "rows_coming")
+        }
+        busy = inside["busy"]
+        m.d.comb += self.lemmas(
+            busy == (left != 0),
+            inside["rows_coming"] == under_way,
+            unit.inside("wide") == wide,
+            implies(busy, inside["row_number"] == row),
+            implies(busy, inside["is_between"] == tile[0]),
+            implies(busy, inside["tiles_remaining"] + tile == tiles),
+            implies(busy, left + row == inside["tiles_remaining"] * rows),
+            implies(busy, unit.inside("line") == line),
+            implies(busy, first + tiles * rows <= config.buffer_lines),
+            implies(busy, ~(wide & tiles[0])),
+            row < rows,
+        )
 
 
 class ExponentHarness(Harness):
@@ -115,7 +133,7 @@ class ExponentHarness(Harness):
 
     def claims(self, m: Module) -> None:
         dut = ExponentRegisters()
-        Unit(m, dut)
+        unit = Unit(m, dut)
         for name in dut.signature.members:
             if name != "shifts":
                 port = Value.cast(getattr(dut, name))
@@ -149,6 +167,17 @@ class ExponentHarness(Harness):
             m.d.sync += seen.eq(largest)
         with m.If(dut.last):
             m.d.sync += [measures.eq(0), registers[about.exponent].eq(result)]
+        # The register's value before, and the sum that the unit has not yet written.
+        old, old_sum, by_magnitude = Signal(signed(8)), Signal(signed(8)), Signal()
+        partial = [Signal(signed(8), name=f"partial_{number}") for number in range(2)]
+        with m.If(dut.last):
+            m.d.sync += [
+                old.eq(registers[about.exponent]),
+                old_sum.eq(total),
+                by_magnitude.eq(dut.magnitudes),
+                partial[0].eq(about.value + registers[about.first]),
+                partial[1].eq(about.value + registers[about.first] + registers[about.second]),
+            ]
         # The unit's docstring requires that a Measure waits for the end of the Measure before.
         busy = dut.last
         later = Signal(MEASURED - 1)
@@ -167,6 +196,43 @@ class ExponentHarness(Harness):
             Assert(dut.shifts.replaces == (dut.select != 0)),
             Assert(implies(settled, (dut.shifts.right == right) & (dut.shifts.left == left))),
         ]
+        # The state of the unit, from the magnitudes and sums up to now.
+        row_or, held, sum_so_far = (
+            unit.inside(name) for name in ("row_magnitude", "held_magnitude", "exponent_total")
+        )
+        is_set = unit.inside("registers_set")
+        rows = unit.rows("memory", EXPONENT_REGISTERS)
+        stored = [Mux(is_set[n], row.as_signed(), 0) for n, row in enumerate(rows)]
+        writing = later.any()
+        seen_bits = Signal(range(len(seen) + 1))
+        for bit in range(len(seen)):
+            with m.If(seen[bit]):
+                m.d.comb += seen_bits.eq(bit + 1)
+        late_excess = Signal(signed(8))
+        result_written = Signal(signed(8))
+        m.d.comb += [
+            late_excess.eq(seen_bits - about.bits),
+            result_written.eq(Mux(by_magnitude & (late_excess > old_sum), late_excess, old_sum)),
+        ]
+        m.d.comb += self.lemmas(
+            unit.inside("measure_fields") == about.as_value(),
+            unit.inside("sum_stage") == later,
+            (later & (later - 1))[: len(later)] == 0,
+            ~(measures & writing),
+            implies(measures | writing, (held | row_or) == seen),
+            implies(~measures & ~writing, (held | row_or) == 0),
+            implies(later[1:].any(), row_or == 0),
+            implies(later[-1], unit.inside("bits_excess") == seen_bits - about.bits),
+            implies(writing, unit.inside("by_magnitude") == by_magnitude),
+            implies(writing, registers[about.exponent] == result_written),
+            implies(later[0], sum_so_far == partial[0]),
+            implies(later[1], sum_so_far == partial[1]),
+            implies(later[2], sum_so_far == old_sum),
+            *(
+                value == Mux(writing & (about.exponent == n), old, registers[n])
+                for n, value in enumerate(stored)
+            ),
+        )
 
 
 PROOFS = (
@@ -185,8 +251,7 @@ PROOFS = (
         unit="tile_reader",
         claim="each line of each tile once, in order, as soon as there is room; idle when all came",
         harness=TileReaderHarness,
-        depth=12,
-        bounded=True,
+        depth=2,
         faults=(
             Fault(unit="tile_reader", old="3 - 2 * rows", new="1 - 2 * rows"),
             Fault(unit="tile_reader", old="| rows_coming[:-1].any()", new=""),
@@ -197,8 +262,7 @@ PROOFS = (
         unit="exponent_registers",
         claim="a register is what its Measure says, and shifts are its number's; others stay",
         harness=ExponentHarness,
-        depth=10,
-        bounded=True,
+        depth=4,
         faults=(
             Fault(
                 unit="exponent_registers",

@@ -133,16 +133,17 @@ class InFlightHarness(Harness):
     def claims(self, m: Module) -> None:
         places = 1 << ceil_log2(DEPTH)
         dut = InFlight(width=ADDRESS, depth=DEPTH)
-        Unit(m, dut)
+        unit = Unit(m, dut)
         pushed = anything(m, Region(ADDRESS), "pushed")
         last_end = Signal(ADDRESS)
         ends = Array([Signal(ADDRESS, name=f"end_{i}") for i in range(places)])
         rises = pushed.base >= last_end
+        rises_then = before(m, rises, "rises")
         pushed_before = before(m, dut.push, "pushed_before")
         fresh = pushed_before | before(m, pushed_before, "pushed_earlier")
         m.d.comb += [
             dut.push.eq(anything(m, 1, "push")),
-            dut.rises.eq(before(m, before(m, rises, "rises"), "settled")),
+            dut.rises.eq(before(m, rises_then, "settled")),
             dut.retire.eq(anything(m, 1, "retire")),
             dut.advance.eq(anything(m, 1, "advance")),
             dut.advance_to.eq(anything(m, ADDRESS, "advance_to")),
@@ -216,6 +217,53 @@ class InFlightHarness(Harness):
         advanced = before(m, dut.advance & ~dut.retire, "advanced")
         m.d.comb += Assert(
             implies(advanced, dut.progress.reached == before(m, dut.advance_to, "advanced_to"))
+        )
+
+        # An entry that rises ends at or after the end of the entry before. So addresses that the
+        # oldest entry has passed are below all addresses that later entries of its run need.
+        risen = Array([Signal(name=f"risen_{i}") for i in range(places)])
+        with m.If(dut.push):
+            m.d.sync += risen[dut.free].eq(rises)
+        oldest, reached = dut.progress.place, dut.progress.reached
+
+        def after(first: Value, steps: int) -> Value:
+            return (first + steps)[: len(dut.free)]
+
+        youngest = after(dut.free, -1)
+        first_fresh = (count == 0) | (fresh & (youngest == oldest))
+        flags = unit.inside("rises")
+        m.d.comb += self.lemmas(
+            last_end == ends[youngest],
+            implies(pushed_before, rises_then == risen[youngest]),
+            implies(fresh & ~pushed_before, dut.rises == risen[youngest]),
+            *(
+                implies(
+                    count > i,
+                    flags.bit_select(after(oldest, i), 1)
+                    == (risen[after(oldest, i)] | (fresh & (after(oldest, i) == youngest))),
+                )
+                for i in range(DEPTH)
+            ),
+            *(
+                implies(
+                    (count > i) & risen[after(oldest, i)],
+                    ends[after(oldest, i - 1)] <= ends[after(oldest, i)],
+                )
+                for i in range(DEPTH)
+            ),
+            reached <= Mux(first_fresh, ends[after(oldest, -1)], ends[oldest]),
+            *(implies(run > i, risen[after(dut.free, -1 - i)]) for i in range(places - 1)),
+            implies(chosen.follows, known == ~(fresh & (place == youngest))),
+            implies(chosen.follows, chosen.ahead + later < count),
+            implies(chosen.follows & (before_it >= 1), risen[place]),
+            implies(
+                chosen.follows & (before_it >= 2) & (chosen.ahead != 0), risen[after(place, -1)]
+            ),
+            implies(
+                chosen.follows & risen[place] & ((chosen.ahead != 0) | first_fresh),
+                ends[after(place, -1)] <= needs,
+            ),
+            implies(chosen.follows & (chosen.ahead == 0) & ~first_fresh, reached <= needs),
         )
 
 
@@ -325,7 +373,7 @@ class TagQueueHarness(Harness):
 
     def claims(self, m: Module) -> None:
         dut = TagQueue(depth=DEPTH)
-        Unit(m, dut)
+        unit = Unit(m, dut)
         m.d.comb += [
             dut.push.eq(anything(m, 1, "push")),
             Assume(~(dut.push & dut.full)),
@@ -334,7 +382,9 @@ class TagQueueHarness(Harness):
             dut.retire.eq(anything(m, len(Units), "retire")),
             dut.hold.eq(anything(m, 1, "hold")),
         ]
-        due = []
+        due: list[Value] = []
+        lefts: list[Signal] = []
+        counts: list[Signal] = []
         issues = anything(m, len(Units), "issues")
         m.d.comb += [
             Assume(~(dut.push & issues.any())),  # at most one instruction comes in a cycle
@@ -362,6 +412,8 @@ class TagQueueHarness(Harness):
             with m.Elif(retire & (left != 0)):
                 m.d.sync += left.eq(left - 1)
             due.append(left != 0)
+            lefts.append(left)
+            counts.append(count)
         waits = Cat(due).any()
         first = item.follows & (item.ahead == 0)
         m.d.comb += [
@@ -371,6 +423,65 @@ class TagQueueHarness(Harness):
             Assert(dut.full == (item.count == TAGS_WAITING)),
             Assert(dut.one_at_most == (item.count <= 1)),
         ]
+        self._state(m, unit, dut, item, counts, lefts)
+
+    def _state(
+        self,
+        m: Module,
+        unit: Unit,
+        dut: TagQueue,
+        item: Tracked,
+        counts: list[Signal],
+        lefts: list[Signal],
+    ) -> None:
+        """Add the lemmas: tags lie in a register and a ring, and bits and marks come in pairs."""
+        present, waiting = unit.inside("tag_present"), unit.inside("waiting")
+        read, write = unit.inside("behind.read_place"), unit.inside("behind.write_place")
+        entry = data.StructLayout({"tag": len(dut.tag), "awaits": len(Units)})
+        rows = Array(unit.rows("behind.memory", TAGS_WAITING))
+        # The tags from the oldest on: the register, then the ring.
+        tags: list[data.View] = []
+        for number in range(TAGS_WAITING):
+            tag = Signal(entry, name=f"tag_{number}")
+            held = rows[(read + number - 1)[:3]] if number else unit.inside("oldest_tag")
+            m.d.comb += tag.as_value().eq(Mux(item.count > number, Value.cast(held), 0))
+            tags.append(tag)
+        m.d.comb += self.lemmas(
+            present == (item.count != 0),
+            waiting == Cat(item.count > 1 + i for i in range(TAGS_WAITING - 1)),
+            write == (read + item.count - present)[: len(write)],
+            implies(item.follows, Array(tag.tag for tag in tags)[item.ahead] == item.word),
+        )
+        for i, (count, left) in enumerate(zip(counts, lefts, strict=False)):
+            held, complete = unit.inside(f"marks_held_{i}"), unit.inside(f"marks_completed_{i}")
+            bits = [tag.awaits[i] for tag in tags]
+            # Marks that the tags up to the chosen tag need, less the completed marks.
+            needed = Signal(range(TAGS_WAITING + 1), name=f"needed_{i}")
+            done, marks = (
+                Signal(range(TAGS_WAITING + 1), name=f"{n}_{i}") for n in ("done", "marks")
+            )
+            m.d.comb += [
+                needed.eq(sum(bit & (item.ahead >= n) for n, bit in enumerate(bits))),
+                done.eq(sum(complete[n] for n in range(TAGS_WAITING))),
+                marks.eq(sum(held[n] for n in range(DEPTH))),
+            ]
+            before_it = [sum((held[k] for k in range(n)), Value.cast(0)) for n in range(DEPTH)]
+            # The number of instructions until the mark of this rank is complete.
+            until = Signal(range(DEPTH + 1), name=f"until_{i}")
+            for n in range(DEPTH):
+                with m.If(held[n] & (before_it[n] + done + 1 == needed)):
+                    m.d.comb += until.eq(n + 1)
+            m.d.comb += self.lemmas(
+                complete == Cat(done > n for n in range(TAGS_WAITING)),
+                marks + done == sum(bits),
+                (held & ~Cat(count > n for n in range(DEPTH))) == 0,
+                implies(item.follows, left <= count),
+                implies(item.follows & (needed <= done), left == 0),
+                implies(
+                    item.follows & (needed > done),
+                    (left == until) | ((left == 0) & ~Array(bits)[item.ahead]),
+                ),
+            )
 
 
 PROOFS = (
@@ -398,8 +509,7 @@ PROOFS = (
         unit="in_flight",
         claim="what an entry still needs nobody touches who waits for it or for one of its run",
         harness=InFlightHarness,
-        depth=8,
-        bounded=True,
+        depth=3,
         faults=(
             Fault(
                 unit="in_flight",
@@ -438,8 +548,7 @@ PROOFS = (
         unit="tag_queue",
         claim="tags enter once, in order, as soon as nothing that they wait for is left",
         harness=TagQueueHarness,
-        depth=9,
-        bounded=True,
+        depth=2,
         faults=(
             Fault(
                 unit="tag_queue",

@@ -25,6 +25,12 @@ from systola.arch.isa import (
 )
 from systola.sim.library import Simulator
 from systola.verif.kit.count_programs import count_program
+from systola.verif.kit.edge_programs import (
+    height_bits,
+    lower_edge_program,
+    right_edge_program,
+    width_bits,
+)
 from systola.verif.kit.images import make_image
 from systola.verif.kit.large_programs import longest_program
 from systola.verif.kit.program_faults import lone_faults, reserved_program
@@ -67,6 +73,7 @@ def size_trials(config: Config, seed: int) -> Iterator[Trial]:
     yield from _stock_trials(config)
     yield from _long_loops()
     yield from _count_trials(config, seed)
+    yield from edge_trials(config, seed)
     for number, rows in zip((0, len(MEMORIES) - 1), LONGEST, strict=True):
         image = longest_program(config, f"{seed}", rows)
         yield program_trial(config, f"{rows} rows", image, number)
@@ -274,6 +281,17 @@ def _count_trials(config: Config, seed: int) -> Iterator[Trial]:
             count = (1 << bit) + more
             image = count_program(config, seed, count)
             yield program_trial(config, f"count of {count}", image, 0)
+
+
+def edge_trials(config: Config, seed: int) -> Iterator[Trial]:
+    """Yield windows at the lower and right edge of large maps, with each bit of a size 0 and 1."""
+    for edge, write, bits in (
+        ("lower", lower_edge_program, height_bits(config)),
+        ("right", right_edge_program, width_bits(config) - 1),
+    ):
+        for bit, value in product(range(bits), (0, 1)):
+            image = write(config, f"{seed} {bit} {value}", bit, value)
+            yield program_trial(config, f"{edge} edge, bit {bit} is {value}", image, 0)
 
 
 def _straight_program(count: int) -> Image:

@@ -23,6 +23,7 @@ from systola.verif.kit.bus_errors import (
 )
 from systola.verif.kit.images import make_image
 from systola.verif.kit.programs import random_program
+from systola.verif.mutation.leftovers import leftover_trials
 from systola.verif.mutation.trial import (
     CYCLE_LIMIT,
     MEMORIES,
@@ -39,6 +40,8 @@ LATE = (0x3F0, 0x555)
 """Numbers of instructions before a failing instruction. Together the numbers have a 1 in many bits
 of the register FAULT_PC.
 """
+FAR = 0x1_0003
+"""Number of instructions before a failing copy, with a bit above the bits of LATE."""
 DISTURBED = 24
 """Number of programs in which a disturbance comes while they run."""
 
@@ -47,6 +50,7 @@ def stop_trials(config: Config, seed: int) -> Iterator[Trial]:
     """Yield all trials of disturbances."""
     yield from _bus_trials(config, seed)
     yield from _disturbed_trials(config, seed)
+    yield from leftover_trials(config, seed)
     yield _long_time_outs()
 
 
@@ -137,6 +141,9 @@ def _bus_trials(config: Config, seed: int) -> Iterator[Trial]:
         late = busy_program(config, seed, before=before)
         for error in BUS_ERRORS[:4]:
             yield error_trial(late, error.late(before), MEMORIES[0], soft=True, when="late ")
+    far = busy_program(config, seed, before=FAR)
+    for error in BUS_ERRORS[:3]:
+        yield error_trial(far, error.late(FAR), MEMORIES[0], soft=True, when="far ")
     weights, errors = weights_program(config, seed)
     for error in errors:
         for memory in (MEMORIES[0], MEMORIES[-1]):

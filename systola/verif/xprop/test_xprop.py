@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,9 +67,17 @@ def test_planted(reset: bool, loads: bool, unknown: tuple[str, ...], tmp_path: P
 @pytest.mark.thorough
 def test_a_unit(tmp_path: Path) -> None:
     """Check that the unit skid_buffer has no unknown output."""
-    found = check_unit(UNITS["skid_buffer"](), tmp_path)
+    found = UNITS["skid_buffer"].check(tmp_path)
     assert set(found.known) == {"input__ready", "output__valid", "output__payload"}
     assert not found.unknown and not found.free
+
+
+@pytest.mark.thorough
+def test_legal_inputs(tmp_path: Path) -> None:
+    """A command queue lets out an unknown mask if commands are taken that are not there."""
+    queue = UNITS["command_queue"]
+    assert not queue.check(tmp_path / "legal").unknown
+    assert replace(queue, legal=()).check(tmp_path / "any").unknown
 
 
 def test_mistake(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,19 +2,19 @@
 """A check that no unknown value gets from a unit's registers to its outputs.
 
 All registers and memories of the unit begin unknown, as initial values are taken out of its text.
-The inputs have any known values. Yosys' pass `xprop` adds to each bit of the unit a bit that is 1
-while the former is unknown. Then a solver looks for a sequence of inputs after which an output is
-unknown that has to be known:
+The inputs have any known values that are `legal`. Yosys' pass `xprop` adds to each bit of the unit a
+bit that is 1 while the former is unknown. Then a solver looks for a sequence of inputs after which
+an output is unknown that has to be known:
 
 - An output of one bit has to be known in each cycle after the reset.
-- A wider output has to be known while the `valid` or `enable` beside it is 1. An output without
-  such a signal, as for data that come a fixed time after a request, may be unknown.
+- A wider output has to be known while the `valid` or `enable` beside it is 1, or while a condition
+  of its own holds. An output without such a signal or condition may be unknown.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,11 +66,18 @@ class Result:
     """Outputs that have to be known, but are unknown after some sequence of inputs."""
 
 
-def check_unit(unit: wiring.Component, folder: Path) -> Result:
+def check_unit(
+    unit: wiring.Component,
+    folder: Path,
+    legal: Sequence[str] = (),
+    when: Mapping[str, str] | None = None,
+) -> Result:
     """Return the outputs of a unit, by the findings of a solver.
 
-    `folder` is for the files of the tools. Raises SynthesisError if Yosys gives up, and
-    RuntimeError if the solver does.
+    `folder` is for the files of the tools. `legal` has conditions in Verilog that inputs keep, from
+    names of inputs, and of outputs with `_d` at the end. `when` has the conditions of further
+    outputs; an output with an empty condition is left out. Raises SynthesisError if Yosys gives up,
+    and RuntimeError if the solver does.
     """
     folder.mkdir(parents=True, exist_ok=True)
     ports = flat_ports(unit, lambda path: "__".join(map(str, path)))
@@ -81,11 +88,12 @@ def check_unit(unit: wiring.Component, folder: Path) -> Result:
         {name: len(value) for name, (value, flow) in ports.items() if flow is way and len(value)}
         for way in (PortDirection.Input, PortDirection.Output)
     )
-    claims = dict(_claims(inputs, outputs))
+    asked = {**dict(_claims(inputs, outputs)), **(when or {})}
+    claims = {name: condition for name, condition in asked.items() if condition}
     unknown: list[str] = []
     # The solver stops at the first unknown output, so it runs again without this output.
     while True:
-        (folder / "top.v").write_text(_top(inputs, outputs, claims), encoding="utf-8")
+        (folder / "top.v").write_text(_top(inputs, outputs, claims, legal), encoding="utf-8")
         run_tool(
             find_tool("yosys"), ("xprop.ys",), folder=folder, log="yosys.log", what="unknown values"
         )
@@ -139,6 +147,7 @@ def _top(inputs: Mapping[str, int], outputs: Mapping[str, int], claims: Mapping[
             "  always @(posedge clk) if (!began) cycle <= cycle + 1;",
             *wires,
             f"  unit dut({', '.join(joined)});",
+            *(f"  always @* if (!rst) assume ({condition});" for condition in legal),
             *asserted,
             "endmodule\n",
         )

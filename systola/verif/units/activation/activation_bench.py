@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import deque
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -105,8 +106,8 @@ class _Before(NamedTuple):
 class Surroundings(Bench):
     """A bench of the activation unit and its neighbours, with a golden model that runs ahead of it.
 
-    `blocked` is the share of instructions that older ones block, for each list. `busy` is the share
-    of cycles in which accumulators and buffer have no time.
+    `blocked` is the share of instructions that older ones block, for each list of `blocking`.
+    `busy` is the share of cycles in which accumulators and buffer have no time.
     """
 
     def __init__(
@@ -117,11 +118,13 @@ class Surroundings(Bench):
         *,
         blocked: float = 0.0,
         busy: float = 0.0,
+        blocking: Container[str] = OLDER,
     ):
         super().__init__(dut, ActivationUnit(config=config))
         self.config = config
         self.random = chance
         self.rates = blocked, busy
+        self.blocking = blocking
         self.golden = golden = Machine(config)
         data = np.random.default_rng(chance.getrandbits(32))
         golden.buffer[:] = data.integers(-128, 128, golden.buffer.shape)
@@ -249,7 +252,7 @@ class Surroundings(Bench):
             known = self.lists[name]
             if not choices or len(known) == self.config.queue_depth:
                 continue
-            if self.random.random() < self.rates[0]:
+            if name in self.blocking and self.random.random() < self.rates[0]:
                 base = self.random.choice(self.random.choice(choices))
                 entry = Entry(next(self.numbers), base, base + self.random.randint(1, 4))
                 known.take(entry)

@@ -10,7 +10,7 @@ import itertools
 import cocotb
 import pytest
 
-from systola.arch.isa import RECIPROCAL, Function, Opcode, Operation, Reduction
+from systola.arch.isa import LONG_TABLES, RECIPROCAL, Function, Opcode, Operation, Reduction
 from systola.hdl.activation.activation_lane import ActivationLane
 from systola.hdl.activation.activation_unit import FRONT_LATENCY as HARDWARE_FRONT_LATENCY
 from systola.hdl.activation.activation_unit import ActivationUnit
@@ -387,6 +387,24 @@ async def durations(dut):
         for _ in range(100):
             await bench.step()
     await bench.finish([job for job, _ in cases])
+
+
+@cocotb.test
+async def tables(dut):
+    """Check looks into several tables, while loads of one or more of them are under way."""
+    bench, jobs = await started(dut, "tables", blocked=1, blocking=("loading",))
+    if not bench.config.attention:
+        return
+    used = {"function": int(Function.QUOTIENT), "wide": 0, "wide_operands": 0}
+    last = bench.config.tables - LONG_TABLES
+    done = [
+        jobs.of(Opcode.VECTOR, operation=int(operation), table=table, **used)
+        for _ in range(8)
+        for operation in (Operation.COPY, Operation.ADD)
+        for table in range(last + 1)
+    ]
+    await bench.perform(done)
+    await bench.finish(done)
 
 
 @cocotb.test
