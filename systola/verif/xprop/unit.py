@@ -2,9 +2,9 @@
 """A check that no unknown value gets from a unit's registers to its outputs.
 
 All registers and memories of the unit begin unknown, as initial values are taken out of its text.
-The inputs have any known values that are `legal`. Yosys' pass `xprop` adds to each bit of the unit a
-bit that is 1 while the former is unknown. Then a solver looks for a sequence of inputs after which
-an output is unknown that has to be known:
+The inputs have any known values that are `legal`. Yosys' pass `xprop` adds to each bit of the unit
+a bit that is 1 while the former is unknown. Then a solver looks for a sequence of inputs after
+which an output is unknown that has to be known:
 
 - An output of one bit has to be known in each cycle after the reset.
 - A wider output has to be known while the `valid` or `enable` beside it is 1, or while a condition
@@ -127,8 +127,16 @@ def _claims(inputs: Mapping[str, int], outputs: Mapping[str, int]) -> Iterator[t
             yield name, f"{sign}_d" if sign in outputs else sign
 
 
-def _top(inputs: Mapping[str, int], outputs: Mapping[str, int], claims: Mapping[str, str]) -> str:
-    """Return Verilog of a module around the unit, with a reset and an assertion for each claim."""
+def _top(
+    inputs: Mapping[str, int],
+    outputs: Mapping[str, int],
+    claims: Mapping[str, str],
+    legal: Sequence[str],
+) -> str:
+    """Return Verilog of a module around the unit.
+
+    The module has the reset, assumptions of legal inputs, and an assertion for each claim.
+    """
     ports = ["input clk", *(f"input [{width - 1}:0] {name}" for name, width in inputs.items())]
     wires = [f"  wire [{width - 1}:0] {name}_d, {name}_x;" for name, width in outputs.items()]
     joined = [".clk(clk)", ".rst(rst)", *(f".{name}({name})" for name in inputs)]
