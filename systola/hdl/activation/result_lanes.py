@@ -159,6 +159,7 @@ class ResultLanes(wiring.Component):
         self._inputs: dict[str, Any] = {}  # inputs that are the same for all lanes
         # inputs that groups of lanes get through registers
         self._copied: dict[str, ValueLike] = {}
+        self._lends: Value = Const(0)  # the lanes lend a multiplier to the gates in the next cycle
         line_bytes = Signal(8 * config.cols, reset_less=True)
         self._line_controls(m, line_bytes)
         rows, line_read = self.accumulators, self.operands
@@ -196,9 +197,8 @@ class ResultLanes(wiring.Component):
         operands_now = self._turns.now(m, line_bytes, OPERAND_LATENCY, once=True)
         rows = self._turns.now(m, rows, ROW_LATENCY, once=True)
         lanes = self._lanes(m, operands_now, rows, planes)
-        lends = self._copied["gate"].factors.multiply if config.wide else Const(0)
         element = self._stages[self._operand_latency + VectorLane.VALUE_STAGE - 1].scaling.scaled
-        promise_turns(m, platform, element, self._at[-1].output_valid, lends)
+        promise_turns(m, platform, element, self._at[-1].output_valid, self._lends)
         place = place_groups if lanes_are_instances(config) else place_lanes
         place(m, config, lanes, self._outputs)
         m.d.sync += self.buffer.data.eq(line)
@@ -304,6 +304,7 @@ class ResultLanes(wiring.Component):
                 m.submodules.gate_sequencer = EnableInserter(last_turn)(gates)
             else:
                 m.submodules.gate_sequencer = gates
+            self._lends = gates.following.factors.multiply
             starts = self._at[END_STAGE - 1].output_valid & is_gate(ending.function)
             m.d.comb += [
                 gates.start.eq(starts),

@@ -8,7 +8,7 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from systola.arch.registers import REGISTER_SPACE_BITS, RegisterText
+from systola.arch.registers import REGISTER_SPACE_BITS, PodRegister, Register, RegisterText
 from systola.hdl.parts.ored import ored
 from systola.hdl.transfers.axi import LiteSignature
 
@@ -34,7 +34,11 @@ class RegisterBank(wiring.Component):
     is less than a whole word.
     """
 
-    def __init__(self, *, registers: Mapping[IntEnum, RegisterText]):
+    def __init__(
+        self,
+        *,
+        registers: Mapping[Register, RegisterText] | Mapping[PodRegister, RegisterText],
+    ):
         access = {register: text.access for register, text in registers.items()}
         self._read = {name_of(each): each for each in access if access[each] != "WO"}
         self._written = {name_of(each): each for each in access if access[each] != "RO"}
