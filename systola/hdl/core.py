@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The units and their connections: all of the machine that the end of a program clears."""
+"""The core: the units that the end of a program clears, and their connections."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -34,8 +34,8 @@ from systola.hdl.unit_domains import LINK_UNIT, Unit, place_unit
 class Core(wiring.Component):
     """A core that runs a program: fetch, control path, units and memories.
 
-    CoreSignature describes its ports. `clear` resets each unit by itself. Contents of buffer,
-    accumulators, parameters and tables outlive a reset.
+    CoreSignature describes the ports of the core. `clear` has a reset for each unit. A reset leaves
+    the contents of buffer, accumulators, parameters and tables as they are.
     """
 
     def __init__(self, *, config: Config):
@@ -121,7 +121,7 @@ class Core(wiring.Component):
             ]
 
     def _join_memories(self, m: Module) -> None:
-        """Connect the units with the buffer, the accumulators, and each other's memories."""
+        """Connect the units with the buffer, the accumulators, and memories inside other units."""
         reader, weights, matrix = self._reader, self._weights, self._matrix
         activation, buffer, accumulators = self._activation, self._buffer, self._accumulators
         connect(m, reader.buffer, buffer.dma_in)
@@ -169,7 +169,7 @@ class Core(wiring.Component):
         ]
 
     def _show_program(self, m: Module) -> None:
-        """Drive the outputs that follow the program: its end, its interrupts, and its tags."""
+        """Drive the outputs for the progress of the program: end, interrupts, and tags."""
         sequencer, board = self._sequencer, self._board
         connect(m, sequencer.program_status, flipped(self.program_status))
         m.d.comb += [

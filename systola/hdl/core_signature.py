@@ -29,18 +29,18 @@ class CoreSignature(wiring.Signature):
     | `running`                                | runs the program |
     | `stop`                                   | starts no more bus transfers; from the next cycle
                                                  on no tag enters the trace |
-    | `clear`                                  | a reset for each of UNITS, all in the same cycle |
+    | `clear`                                  | a reset for each unit, all in the same cycle |
     | `windows`                                | the program, and the windows of host and weight
                                                  memory |
     | `program_status`                         | progress of the program |
     | `error`                                  | a bus transfer has failed |
-    | `corrupt`                                | the memories that have a flaw |
+    | `corrupt`                                | the memories in which a flaw was found |
     | `idle`                                   | all issued instructions are complete |
-    | `quiet`                                  | for each bus port: nothing is under way, nor was in
-                                                 the two cycles before |
-    | `resume`                                 | lets Synchronize_Host go on |
+    | `quiet`                                  | for each bus port: no transfer is under way, nor
+                                                 was one in the two cycles before |
+    | `resume`                                 | lets a waiting Synchronize_Host go on |
     | `tagged`                                 | the `tag` of a Debug_Tag enters the trace |
-    | `activity`                               | the conditions of `Counters` |
+    | `activity`                               | the conditions that `Counters` counts |
 
     | port of the links                       | meaning |
     |---|---|

@@ -12,7 +12,7 @@ ROW_COUNT_BITS = 16
 
 
 def place_bits(config: Config) -> int:
-    """Return the width in bits of the number of a line or row, also of the end of a region."""
+    """Return the width in bits of a line's or row's number, and of the end of a region."""
     return bits_for(max(config.buffer_lines, config.accumulator_rows))
 
 
@@ -24,7 +24,7 @@ def link_address_bits(config: Config) -> int:
 def link_address(place: Value, sums: Value, config: Config) -> Value:
     """Return the address of a line or row in the address space of the links' interlocks.
 
-    Its low bits are the place. The highest bit is set for a row.
+    The low bits are the number of the line or row. The highest bit is set for a row.
     """
     return Cat(place[: place_bits(config)], sums)
 
@@ -32,7 +32,7 @@ def link_address(place: Value, sums: Value, config: Config) -> Value:
 class LinkCommand(data.StructLayout):
     """A command that names `rows` lines or, with `sums`, accumulator rows from `place` on.
 
-    If it `adds`, the rows that come are added to the old ones.
+    With `adds`, the rows that arrive are added to the rows in the accumulators.
     """
 
     def __init__(self, *, config: Config):
@@ -42,7 +42,7 @@ class LinkCommand(data.StructLayout):
 
 
 class LinkRow(data.StructLayout):
-    """A line or row of a LinkCommand. `last`: it is the last one of its instruction."""
+    """A line or row of a LinkCommand. `last`: no line or row of the instruction follows."""
 
     def __init__(self, *, config: Config):
         super().__init__({"sums": 1, "adds": 1, "last": 1, "place": place_bits(config)})

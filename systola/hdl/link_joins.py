@@ -29,7 +29,7 @@ def join_memories(
 ) -> Value:
     """Connect the link unit with the memories; return whether it waits for one of them.
 
-    It uses their ports in cycles in which no other unit does.
+    The link unit uses a port of a memory in cycles in which no other unit uses this port.
     """
     connect(m, links.buffer_read, buffer.link_out)
     connect(m, links.buffer_write, buffer.link_in)

@@ -11,7 +11,7 @@ from systola.arch.registers import Status
 from systola.hdl.commands import HOST_OFFSET_BITS, PC_BITS, TILE_BITS
 
 BUFFER_LATENCY = 2
-"""Cycles from `enable` & `ready` of a reader of the unified buffer to its data."""
+"""Cycles from `enable` & `ready` of a read of the unified buffer to its data."""
 
 
 class FaultReport(data.StructLayout):
@@ -30,8 +30,8 @@ class Activity(data.StructLayout):
     | `awaiting_weights` | the array waits for weights, and none have arrived |
     | `weights_moving`   | the array waits for weights that move into it |
     | `matrix_waits`     | a vector waits for older instructions |
-    | `input_blocked`    | with `matrix_waits`: for lines that come from host memory |
-    | `operand_blocked`  | with `matrix_waits`: for lines that the activation unit writes |
+    | `input_blocked`    | with `matrix_waits`: the vector waits for lines from host memory |
+    | `operand_blocked`  | with `matrix_waits`: the vector waits for lines of the activation unit |
     | `vector`           | the activation unit takes a line |
     | `host_wait`        | the program waits for the host |
     | `issue_waits`      | an instruction waits for its issue |
@@ -74,9 +74,9 @@ class TransferErrorSignature(wiring.Signature):
 
     | port    | meaning |
     |---|---|
-    | `found` | a bus transfer has failed, for `cause` |
-    | `cause` | the fault |
-    | `pc`    | number of the instruction whose transfer it is |
+    | `found` | a bus transfer has failed |
+    | `cause` | cause of the fault |
+    | `pc`    | program counter of the instruction that made the transfer |
     """
 
     def __init__(self) -> None:
@@ -174,7 +174,7 @@ class BufferWriteSignature(wiring.Signature):
     | `enable`  | asks for a write |
     | `ready`   | the write is accepted, and takes place in this cycle |
     | `address` | the line |
-    | `data`    | its bytes |
+    | `data`    | the bytes of the line |
     """
 
     def __init__(self, *, config: Config):
@@ -228,11 +228,13 @@ class WeightRowSignature(wiring.Signature):
 class ParameterWriteSignature(wiring.Signature):
     """A signature that writes planes of one parameter entry, seen from the writer.
 
+    A plane has one byte of the entry for each channel, such as the low byte of the bias.
+
     | member    | meaning |
     |---|---|
     | `planes`  | a bit for each plane: it is written |
     | `address` | number of the entry |
-    | `data`    | the bytes for each of these planes |
+    | `data`    | a byte for each channel; all planes that are written get the same bytes |
     """
 
     def __init__(self, *, config: Config):
@@ -251,7 +253,7 @@ class TableWriteSignature(wiring.Signature):
     | member    | meaning |
     |---|---|
     | `enable`  | writes the byte |
-    | `address` | its address, counted from the first table |
+    | `address` | address of the byte, counted from the start of the first table |
     | `data`    | the byte |
     """
 
@@ -276,7 +278,7 @@ class TableRowSignature(wiring.Signature):
     | member    | meaning |
     |---|---|
     | `enable`  | writes the row |
-    | `address` | number of the row, counted from the first table |
+    | `address` | number of the row, counted from the start of the first table |
     | `data`    | the bytes of the row |
     """
 

@@ -43,7 +43,7 @@ def join_units(
 
 
 def settled_queue(m: Module, queue: wiring.PureInterface, name: str) -> Signal:
-    """Return whether the oldest command of a queue also awaited no entry in the cycle before.
+    """Return a signal that is high if the oldest command already awaited no entry a cycle ago.
 
     Lines are written one cycle after the lists let them go. So a unit that uses lines at once must
     wait one cycle longer.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The top level: registers, the life of a program, counters, and the core."""
+"""The top level of a machine: registers, start and end of programs, counters, and the core."""
 
 from amaranth.hdl import ClockDomain, ClockSignal, DomainRenamer, Module, ResetSignal
 from amaranth.lib import wiring
@@ -155,8 +155,8 @@ class TPU(wiring.Component):
             pod.cause.eq(control.report.cause),
         ]
         m.d.sync += pod.moved.eq(core.moved)
-        # A beat of the wrong kind from a neighbour is reported first, before the fault with which
-        # the neighbour has ended.
+        # If a beat of the wrong kind has come, LINK_KIND is reported. A neighbour may have ended
+        # with another fault, which is not reported then.
         waits_in_vain = pod.stop & pod.in_vain & core.waits.any()
         m.d.comb += control.broken.eq(core.mismatched.any() | watchdog.expired | pod.stop)
         with m.If(core.mismatched.any()):

@@ -26,9 +26,7 @@ UNITS = (
     "unified_buffer",
     "accumulators",
 )
-"""Names of clock domains, each with a reset of its own: one for the core, and one for each unit in
-it.
-"""
+"""Names of the clock domains: one for the core, and one for each unit in the core."""
 LINK_UNIT = "link_unit"
 """Name of the clock domain of the link unit, where there is one."""
 

@@ -86,13 +86,15 @@ def generate_pod_rtlil(config: Config, cores: int, shared: SharedMemory | None) 
 
 
 def generate_unit(unit: wiring.Component, name: str, config: Config, fabric: Fabric) -> str:
-    """Return one unit of the machine as the module `name`; members of its ports are joined by
-    `__`."""
+    """Return one unit of the machine as the Verilog module `name`.
+
+    The names of a port's members are joined by `__`.
+    """
     return _with_modules(convert(unit, name, fabric), config, fabric)
 
 
 def _with_modules(text: str, config: Config, platform: Fabric | Checked) -> str:
-    """Return the text, followed by the modules that it places by name."""
+    """Return a Verilog text, followed by the modules that the text places by name."""
     parts = [text]
     if is_grid(config) and "mxu_tile" in text:
         generic = fabric_of(platform) is Fabric.GENERIC

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Names of modules and of their ports in the Verilog, made from names of the source alone.
+r"""Names for the modules and ports of the Verilog, made only from names in the source.
 
 A port that carries a whole signal has the name of this signal in Amaranth. Any other port is called
 `port$7753$0`, where the number counts the cells of the whole design. Then one new register gives
@@ -20,18 +20,18 @@ from typing import NamedTuple
 
 _WIRE = re.compile(r"^  wire width (\d+) (input|output)?.*?([\\$]\S+)$", re.MULTILINE)
 _CONNECTION = re.compile(r"^connect (\S+) (?!\[)(.+)$", re.MULTILINE)
-"""The statement that gives a whole wire of a module its bits."""
+"""A pattern for the statement that gives a whole wire of a module its bits."""
 _INSTANCE = re.compile(r"^(  cell )(\\\S+)( \S+\n)((?:    .*\n)*)", re.MULTILINE)
 _OF_INSTANCE = re.compile(r"(?<=^    connect )\\\S+", re.MULTILINE)
 _NUMBERED = re.compile(r"\\[^\s$]+\$\S+")
-"""The name of a port that is not in the source, or that several signals of a module share."""
+"""A pattern for a port's name with `$`: not in the source, or shared by several signals."""
 _NUMBER = re.compile(r"\$\d+")
 _PART = re.compile(r"([\\$]\S+)(?: \[(\d+)(?::(\d+))?\])?|(\d+)'\S+")
-"""A part of a concatenation: some bits of a wire, or a constant."""
+"""A pattern for a part of a concatenation: some bits of a wire, or a constant."""
 
 
 class _Bit(NamedTuple):
-    """A bit of a wire; a constant is a bit of the wire `""`."""
+    """A bit of a wire, by its place; a bit of a constant has the wire `""`."""
 
     wire: str
     place: int
@@ -70,7 +70,7 @@ def _renamed(module: str, titles: dict[str, str], ports: dict[str, dict[str, str
 
 
 def _free(name: str, taken: Container[str]) -> str:
-    """Return a name, or the name with the lowest number that makes it differ from `taken`."""
+    """Return `name` if it is not in `taken`, else `name` with the lowest number that is free."""
     names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
     return next(each for each in names if each not in taken)
 
@@ -84,7 +84,7 @@ def _port_names(module: str) -> dict[str, str]:
     connections = dict(_CONNECTION.findall(module)) if unnamed else {}
 
     def bits(wire: str) -> list[_Bit]:
-        """Return the bits that a wire gets from others, or its own bits, the lowest bit first."""
+        """Return the bits that drive a wire, or its own bits without a driver; lowest bit first."""
         return _bits(connections.get(wire, wire), widths)
 
     carried = {port: bits(port) for port in unnamed}
@@ -124,8 +124,8 @@ def _bits(value: str, widths: dict[str, int]) -> list[_Bit]:
 def _signal_name(carried: list[_Bit], signals: dict[str, list[_Bit]]) -> str:
     """Return the name of a port for the bits that it carries, after the signal that fits best.
 
-    `signals` has the bits of each signal. The best signal has the same bits, else it has all of
-    them in one piece, else it is the smallest with the first bit.
+    `signals` has the bits of each signal. The best signal has exactly the bits of the port. The
+    next best has them in one piece. Else it is the smallest signal with the port's first bit.
     """
     offered: list[tuple[bool, bool, bool, int, str, int]] = []
     for signal, own in signals.items():

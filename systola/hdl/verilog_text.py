@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 
-# imported in the same way by amaranth.back.verilog
+# amaranth.back.verilog imports this private function, too
 from amaranth._toolchain.yosys import find_yosys
 
 from systola.hdl.verilog_names import readable
@@ -40,24 +40,24 @@ split sqrt tan tanh timer transition units white_noise wreal zi_nd zi_np zi_zd z
 """
 """Keywords that only Verilog-AMS has (Accellera, version 2.4, annex B). Yosys knows all others."""
 _ANALOG = re.compile(rf"(?<=\\)({'|'.join(_ANALOG_KEYWORDS.split())})(?=[ \n])")
-"""A keyword as a name in Yosys' own language."""
+"""A pattern for one of these keywords as a name in Yosys' own language."""
 _KEYWORD = re.compile(r"\\([a-z]\w*)(?= )")
-"""A name that Verilog accepts as a name only with a backslash before it."""
+"""A pattern for a keyword that Yosys writes with a backslash, so that it is a name."""
 _INDEXED = re.compile(r"\\\S*\[\S*")
-"""The name of a wire that stands for an element of another wire."""
+"""A pattern for the name of a wire that stands for an element of another wire."""
 _FUNCTION = re.compile(r"\\\$procmux\$(\d+) ")
-"""The name of a function that chooses one of several values."""
+"""A pattern for the name of a function that chooses one of several values."""
 _ASSERTION = re.compile(r"^( *)assert (\(.*\));$", re.MULTILINE)
 _ZEROS = re.compile(r"^  initial begin\n(?:    \S+\[\d+\] = \d+'[dh]0+;\n)+  end\n", re.MULTILINE)
-"""The initial contents of a memory, where they are zero."""
+"""A pattern for statements that fill a memory with zeros."""
 
 
 def verilog_text(design: str, *steps: str) -> str:
     """Return the Verilog that Yosys writes of a design in its own language.
 
-    `steps` are commands of Yosys, the last of which writes.
+    `steps` are commands of Yosys. The last one writes the Verilog.
     """
-    # This is the Yosys that comes with Amaranth's extra: one on PATH may be too old to convert.
+    # This is the Yosys that Amaranth installs. A Yosys on PATH may be too old for the conversion.
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
     yosys = find_yosys(lambda version: version >= (0, 40))
     design = _ANALOG.sub(r"\1_", readable(design))
@@ -81,7 +81,7 @@ def _without_contents(text: str) -> str:
     """Return Verilog of Yosys with memories that have no contents until they are written.
 
     Amaranth fills a memory with zeros if its contents are not given. No unit may rely on them: a
-    simulator then exposes a unit that does. A memory of a chip, or a large one of an FPGA, has none
-    to begin with.
+    simulator then exposes a unit that does. A memory of a chip, or a large one of an FPGA, has no
+    contents to begin with.
     """
     return _ZEROS.sub("", text)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unit that limits how many instructions are issued after one that is still unfinished.
+"""A unit that limits how many instructions are issued while an older one is unfinished.
 
-With such a limit short sequence numbers suffice.
+So few entries are in a list at a time, and short sequence numbers tell them apart.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from systola.hdl.parts.sequence_number import SPAN
 
 
 class Spans(wiring.Component):
-    """A counter that divides the instructions that enter a list into spans of `length`.
+    """A counter that divides the issued instructions into spans of `length` instructions.
 
     The last instruction of a span is not issued while an instruction of an earlier span is
     unfinished. So at most 2 `length` - 2 instructions are issued after an unfinished one, and no
@@ -26,8 +26,8 @@ class Spans(wiring.Component):
     | `issue` | an instruction enters its lists; not while `holds`, and not in two cycles on end |
     | `holds` | the next instruction is the last of its span, and must wait; becomes low one cycle
                 after the reason ends |
-    | `lists` | views of the lists that instructions leave when they complete: places of the
-                youngest and oldest entry, `some` (there is an entry) and `retires` (the oldest
+    | `lists` | for each list that instructions leave when they complete: the places of its
+                `youngest` and `oldest` entry, `some` (there is an entry) and `retires` (the oldest
                 entry leaves) |
     """
 
@@ -48,7 +48,7 @@ class Spans(wiring.Component):
         m = Module()
         span_position = Signal(range(self._length))  # position of the next instruction in its span
         is_last, span_ended = Signal(), Signal()  # `span_ended`: a span ended in the cycle before
-        # A bit for each list: it still has an instruction of an earlier span.
+        # a bit for each list: the list still has an instruction of an earlier span
         earlier_entries = Signal(len(self._lists))
         m.d.comb += [
             is_last.eq(span_position == self._length - 1),
@@ -59,7 +59,7 @@ class Spans(wiring.Component):
         m.d.sync += span_ended.eq(self.issue & is_last)
         for number, name in enumerate(self._lists):
             view = self.lists[name]
-            # place of the youngest entry at the end of the last span
+            # place of the entry that was the youngest when the last span ended
             last_place = Signal(RING_BITS, name=f"{name}_mark")
             span_end = Signal(RING_BITS, name=f"{name}_at")
             span_leaves = Signal(name=f"{name}_leaves")

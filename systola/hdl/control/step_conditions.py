@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conditions of steps, which depend on numbers that earlier steps load."""
+"""The conditions of the sequenced decoder's steps.
+
+A condition depends on fields of the instruction and on flags, which earlier steps load or set.
+"""
 
 from collections.abc import Mapping
 
@@ -25,13 +28,14 @@ class Conditions(data.StructLayout):
 
     | field | meaning |
     |---|---|
-    | `flag_a`, `flag_b` | the two flags of 16-bit modes; for a Send, `flag_a` is `sums` |
+    | `flag_a` | the field `wide` or `wide_vectors`; in a Send, `sums` |
+    | `flag_b` | the field `wide_operands` or `wide_weights` |
     | `trains` | the instruction needs training: it has an exponent register, or weights from the
                  buffer |
-    | `code` | operation, reduction or source |
-    | `beyond`, `equal_a`, `equal_b`, `equal_c` | flags that steps set, see Note |
+    | `code` | the field `operation`, `reduction` or `source` |
+    | `beyond`, `equal_a`, `equal_b`, `equal_c` | flags that steps set, see `step_row.Note` |
 
-    The other fields are fields of the instruction, see Loads.
+    All other fields are loaded from the instruction's fields of the same names.
     """
 
     def __init__(self) -> None:
@@ -53,8 +57,9 @@ class Conditions(data.StructLayout):
 
 
 def loaded(loads: Loads, word: Value) -> Mapping[str, Value]:
-    """Return the parts of Conditions that a step loads from the lowest bits of the instruction
-    word."""
+    """Return the fields of Conditions that a step loads from the lowest bits of the instruction
+    word.
+    """
     entries = {
         Loads.ACTIVATE: BY_OPCODE[Opcode.ACTIVATE],
         Loads.VECTOR: BY_OPCODE[Opcode.VECTOR],
@@ -77,11 +82,11 @@ def loaded(loads: Loads, word: Value) -> Mapping[str, Value]:
             for part in _PARTS[field.name]:
                 found[part] = bits.any() if part == "trains" else bits
     if loads is Loads.MAP:
-        # Pool has its reduction in the bits in which Depthwise has its function.
+        # A Pool has `reduction` in the bits in which a Depthwise has `function`.
         found["code"] = found["function"]
     if loads is Loads.ACTIVATE:
-        # Activate has no field for the operation. With SUBTRACT in its place, QUOTIENT is refused,
-        # as required.
+        # An Activate has no field `operation`. It must not have the function QUOTIENT. With the
+        # code SUBTRACT, this function is a MISFIT.
         found["code"] = Const(Operation.SUBTRACT)
     return found
 
@@ -115,7 +120,8 @@ def conditions(state: data.View, config: Config) -> Mapping[When, Value]:
 
     rectifies = one_of(Function.RELU, Function.RELU6)
     table, quotient = (state.function == f for f in (Function.TABLE, Function.QUOTIENT))
-    # A TABLE with an int16 result is a curve.
+    # `narrow`: the function gives no int16 results. With attention, a TABLE may give them: it is
+    # then a curve.
     narrow = rectifies if config.attention else rectifies | table
     wide = one_of(Function.SIGMOID, Function.TANH, Function.EXP)
     most = TANH_INTEGER_BITS

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Term:
-    """A product of `factors`, which are names or numbers. A `negative` term is subtracted.
+    """A term of the formula for a region's size: a product of `factors`, names or numbers.
 
-    The term counts only if all `conditions` hold. A condition has the text of the formula: a
-    comparison, the name of a flag, or 1 - the name of a flag.
+    A `negative` term is subtracted. If one of the `conditions` does not hold, the term is 0. Each
+    condition is a piece of the formula's text: a comparison, a flag, or 1 - flag.
     """
 
     factors: tuple[str, ...] = ()
@@ -26,8 +26,8 @@ class Term:
 def terms(formula: str, flags: Sequence[str] = ()) -> tuple[Term, ...]:
     """Return the terms of a formula of `systola.arch.isa.extents`.
 
-    Terms without conditions come first, and terms with equal conditions stand together. A field in
-    `flags` becomes a condition of its term, not a factor.
+    Terms without conditions come first, and terms with equal conditions stand together. A factor
+    named in `flags` becomes a condition of its term.
     """
     found = _terms(ast.parse(formula, mode="eval").body, frozenset(flags))
     groups: dict[frozenset[str], list[Term]] = {frozenset(): []}

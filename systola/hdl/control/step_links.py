@@ -11,8 +11,9 @@ from systola.hdl.control.step_row import When
 def link(p: Program) -> None:
     """Append the ROM rows of an instruction of the link unit.
 
-    Its flags are the side and, for a Send, whether it sends sums. A Receive or a Reduce has one
-    field for its place. A Send has a field for a line and a field for a row of sums.
+    The flags of the instruction are the side and, for a Send, whether it sends sums. A Receive or
+    a Reduce has one field for the first line or row that it writes. A Send has a field for its
+    first line and another one for its first row of sums.
     """
     sends = p.entry.opcode is Opcode.SEND
     p.move("rows", word="link_rows")

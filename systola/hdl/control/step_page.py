@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page docs/steps.md: the steps of each instruction, as the step ROM has them.
 
-`python -m systola.hdl.control.step_page --write docs` writes it, `--check docs` exits with status 1
-where it is missing or out of date.
+`python -m systola.hdl.control.step_page --write docs` writes the page. With `--check docs` the
+program exits with status 1 if the page is missing or out of date.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from systola.hdl.control.step_row import (
 SHOWN, LARGER, LARGEST = "tiny", "small", "small-training-links"
 """Presets on the page.
 
-The page shows the steps of the first preset, and only the numbers of steps of the others. An
-instruction that the first preset lacks is shown for the last preset.
+The page shows each step of the first preset. Of the other presets it only has how many steps each
+instruction takes. An instruction that the first preset lacks is shown for the last preset.
 """
 _INTRODUCTION = """
 The sequenced decoder ([architecture.md](architecture.md#planned-one-control-path)) takes each
@@ -87,7 +87,7 @@ def page() -> str:
 
 
 def _shown(entry: Instruction, roms: Sequence[StepRom]) -> tuple[StepRom, str]:
-    """Return the ROM with the steps of an instruction, and its preset unless it is the first."""
+    """Return the ROM to show for an instruction, and the ROM's preset: "" for the first preset."""
     lacks = entry.needs is not None and not has(preset(SHOWN), entry.needs)
     return (roms[-1], LARGEST) if lacks else (roms[0], "")
 
@@ -116,7 +116,7 @@ def _condition(row: Row) -> str:
 
 
 def _x(entry: Instruction, bits: Bits) -> str:
-    """Return the name of a field, or the names of the first and the last one of several."""
+    """Return the name of the field in `bits`, or of the first and the last field if several."""
     if bits == Bits(0, 8):
         return "opcode"
     ends = bits.offset, bits.offset + bits.width
@@ -134,7 +134,7 @@ def _x(entry: Instruction, bits: Bits) -> str:
 
 
 def _cell(cell: str) -> str:
-    """Return a cell in words; a cell that holds a constant from the start is this number."""
+    """Return the text for a cell: the number in a constant cell, else the cell's name."""
     if cell == ZERO or cell.startswith("="):
         return cell.removeprefix("=").replace(ZERO, "0")
     return f"*{cell.replace('_', ' ')}*"

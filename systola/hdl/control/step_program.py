@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A builder for the ROM rows of an instruction, as far as `arch/isa` describes them."""
+"""A builder for the ROM rows of an instruction, as far as `arch/isa` describes them.
+
+A term is a product in the formula for the size of a region. A row adds the term to a sum if the
+conditions of the term hold.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +44,11 @@ from systola.hdl.control.step_row import (
 
 WIDE_FLAGS = ("wide", "wide_operands", "wide_vectors", "wide_weights")
 FLAGS = (*WIDE_FLAGS, "sums")
-"""One-bit fields that decide whether a term counts. Without 16-bit modes WIDE_FLAGS are zero."""
+"""One-bit fields that are conditions of terms. Without 16-bit modes WIDE_FLAGS are zero."""
 CURVES = frozenset({"function == TABLE", "wide"})
-"""Conditions of the terms for curves."""
+"""Conditions of the terms for curves: tables that give int16 results."""
 GATHERS = frozenset({"function == QUOTIENT", "operation != MULTIPLY"})
-"""Conditions of the terms for tables of int32."""
+"""Conditions of the terms for a table of int32 that a QUOTIENT reads."""
 RELATIVE = frozenset({"function == QUOTIENT", "operation == ADD"})
 """Conditions of the terms for a line that is subtracted from all vectors."""
 SECOND = frozenset({"operation != COPY", "(function == QUOTIENT) * (operation == ADD) == 0"})
@@ -67,12 +71,12 @@ CONDITIONS: Mapping[frozenset[str], When] = {
     SECOND: When.SECOND,
     SECOND | {"wide_operands"}: When.SECOND_AND_B,
 }
-"""Condition of the row that adds a term, for each set of conditions that a term may have."""
+"""The condition of a ROM row that adds a term, by the conditions of the term."""
 _WITH_FLAGS = (
     *(Executor.MATRIX_UNIT, Executor.ACTIVATION_UNIT, Executor.LINK_UNIT),
     *(Executor.HOST_READER, Executor.WEIGHT_FETCH),
 )
-"""Units with commands that contain opcode and flags just as the instruction word has them."""
+"""Units that get opcode and flags in their commands, in the bits that the instruction has."""
 _LOADS: Mapping[Opcode, Loads] = {
     Opcode.ACTIVATE: Loads.ACTIVATE,
     Opcode.VECTOR: Loads.VECTOR,
@@ -82,21 +86,21 @@ _LOADS: Mapping[Opcode, Loads] = {
     Opcode.MEASURE: Loads.MEASURE,
     Opcode.SEND: Loads.SEND,
 }
-"""The set of flags that the first row of each instruction loads, for conditions."""
+"""For instructions with conditions: the flags that the first row loads."""
 SIZE_CELLS = ("map_lines", "windows", "kernel_taps")
-"""Names in the formulas of extents that are cells of the scratch memory.
+"""Names in formulas that stand for cells of the scratch memory, not for fields.
 
 Set_Config_Window writes these cells.
 """
 
 
 def constant(value: int) -> str:
-    """Return the name of a cell that holds a constant from the start."""
+    """Return the name of the cell that always holds the constant `value`."""
     return f"={value}" if value else ZERO
 
 
 class Program:
-    """A list of the rows of one instruction, which methods extend from the first row to the last.
+    """A builder that has methods to append the ROM rows of one instruction, in their order.
 
     Rows that check for ILLEGAL_FIELD or WINDOW may stand anywhere: these faults win over all other
     faults of the instruction.
@@ -125,16 +129,18 @@ class Program:
         return Bits(offset, end - offset, field.signed and last is None)
 
     def move(self, name: str, **parts: Any) -> None:
-        """Prepare a row that reads a field, and set parts of this row. `flush` or `take` appends
-        it.
+        """Prepare a row that reads the field `name`, and set `parts` of this row.
+
+        A later `flush` or `take` appends the row.
         """
         row = self._waiting.get(name, Row(x=self.bits(name)))
         self._waiting[name] = replace(row, **parts)
 
     def flush(self, keep: str | None = None, later: Sequence[str] = ()) -> None:
-        """Append the rows that `move` has prepared, in any order, except for the fields `later`.
+        """Append the rows that `move` has prepared, except the rows of the fields in `later`.
 
-        The field `keep` becomes the kept factor, and its row comes last.
+        The field `keep` becomes the kept factor, and its row comes last. The other rows may stand
+        in any order.
         """
         last = self._waiting.pop(keep, None) if keep else None
         self.rows += (row for name, row in self._waiting.items() if name not in later)
@@ -155,15 +161,15 @@ class Program:
             self.emit(x=x, keep=True, when=When.NEVER)
 
     def index(self, name: str) -> Base | str:
-        """Return the index register that is added to an operand, or ZERO without one."""
+        """Return the index register that is added to the operand `name`, or ZERO without one."""
         operands = [field.indexes for field in self.entry.fields if field.indexes]
         return INDEXES[operands.index(name)] if name in operands else ZERO
 
     def begin(self) -> None:
         """Append the first row, which takes the lowest bits of the word.
 
-        They are the opcode, the numbers of index registers, and the flags. Also prepare the checks
-        of the other fields, which are made by the rows that read these fields.
+        These bits are the opcode, the numbers of index registers, and the flags. Also prepare
+        the rows that check the minima of other fields.
         """
         entry = self.entry
         head = [field for field in entry.fields if entry.offset(field.name) < self._head_end()]
@@ -180,7 +186,7 @@ class Program:
             self._check_values(field)
 
     def _head_end(self) -> int:
-        """Return the offset at which the fields end that follow the opcode without a gap."""
+        """Return the number of bits in the opcode and the fields that follow it without a gap."""
         end = OPCODE_BITS
         for field in self.entry.fields:
             if not field.beside or self.entry.offset(field.name) != end:
@@ -190,7 +196,7 @@ class Program:
         return end
 
     def _check_last(self, field: Field) -> dict[str, Any]:
-        """Return the parts with which the first row checks the last field that it reads."""
+        """Return the parts of the first row that check `field`, the last field in this row."""
         place = self.entry.offset(field.name)
         most = (1 << field.width) - 1
         if field.values is not None:
@@ -207,18 +213,18 @@ class Program:
         }
 
     def check_reserved(self) -> None:
-        """Check that reserved bits are zero, if possible in rows that read the bits before them."""
+        """Check that reserved bits are zero, if possible in the row for the bits just below."""
         ranges = list(self.entry.reserved)
         places = [self.entry.offset(field.name) for field in self.entry.fields]
         if self.entry.opcode is Opcode.ACTIVATE and not self.config.training:
             # Without training the bit `stochastic` is reserved, too. It lies just below the first
-            # range.
+            # reserved range.
             ranges[0] = (self.entry.offset("stochastic"), ranges[0][1])
         for start, end in ranges:
             checked = self._widened(start, end)
             while checked < end:
-                # A row can only begin at a half byte, so it may also read the end of an earlier
-                # field.
+                # The bits that a row reads begin at a multiple of PLACE_BITS. So they may include
+                # upper bits of an earlier field.
                 offset = max(
                     place
                     for place in (checked, *places)
@@ -232,9 +238,9 @@ class Program:
                 checked = offset + CELL_BITS
 
     def _widened(self, start: int, end: int) -> int:
-        """Widen a row that ends at bit `start`, so that it also checks the bits from `start` on.
+        """Extend a row that reads up to bit `start`, to check the bits from `start` on as well.
 
-        Returns the end of the checked bits, or `start` if there is no such row.
+        Returns the end of the checked bits, or `start` if no row can be extended.
         """
         for place, row in enumerate(self.rows):
             x = row.x
@@ -265,7 +271,7 @@ class Program:
         self.emit(base=constant(1), limit=ZERO, fault=fault, when=when)
 
     def base(self, name: str, **parts: Any) -> None:
-        """Append a row that computes an address, modulo 2^width of its field."""
+        """Append a row for an address: field plus index register, modulo 2^(width of the field)."""
         base = self.index(name)
         wraps = None if base == ZERO else self.entry.field(name).width
         row = {"names": True, "aligned": name == "host", **parts}
@@ -276,8 +282,8 @@ class Program:
     ) -> None:
         """Append rows that compute base and end of a region, and check the end.
 
-        They go into the cells `cell`.base and `cell`.end of the scratch memory. They also go into
-        the command words `word` and `end`, if these are given.
+        Base and end go into the cells `cell`.base and `cell`.end of the scratch memory. If `word`
+        and `end` are given, base and end also go into the command words of these names.
         """
         fault, limit = self.limit_of(use.memory)
         found = [
@@ -299,8 +305,8 @@ class Program:
     def overlap(self, name: str, when: When) -> None:
         """Append rows that check that the results share no line with an operand.
 
-        An overlap is a fault only if the condition `when` holds. So the condition must be false
-        where the results may replace the operand, on exactly its lines.
+        An overlap is a fault only if the condition `when` holds. The condition must be false where
+        results may replace an operand that has exactly the same lines.
         """
         self.emit(base="result.base", limit=f"{name}.base", note=Note.EQUAL_A, names=True)
         self.emit(base=f"{name}.end", limit="result.base", note=Note.BEYOND)
@@ -346,9 +352,7 @@ class Program:
         return sizes[name] if name in sizes else name if name in SIZE_CELLS else self.bits(name)
 
     def limit_of(self, memory: Memory) -> tuple[Fault, str]:
-        """Return the fault of a region beyond the end of a memory, and the cell with the memory's
-        size.
-        """
+        """Return the fault for addresses beyond the end of `memory`, and the cell with its size."""
         config = self.config
         return {
             Memory.BUFFER: (Fault.BUFFER_RANGE, constant(config.buffer_lines)),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of each instruction: its checks and regions as `arch/isa` has them, and the words of
-its command.
+"""The steps of each instruction, as rows of the step ROM.
 
-Flags go into a command as they stand in the instruction word. Numbers that follow from the
-window or the scale are written once, by the instruction that sets it.
+Steps check the instruction, compute its regions as `arch/isa` describes them, and write the words
+of its command. Flags go into a command as they stand in the instruction word. Numbers that follow
+from the window or the scale are written once, by the Set_Config that sets the window or scale.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ HIGHEST, LOWEST = 127, -128
 def reset_rows() -> tuple[Row, ...]:
     """Return the ROM rows that run after a reset: they set the registers and the scale to zero.
 
-    They also set a window that fails all checks: it is wider than its pitch and than any packed
-    row.
+    They also set a window that fails all checks: its width is above its pitch, and above the limit
+    for packed rows.
     """
     registers = (Row(into=f"register {number}") for number in range(1, REGISTERS))
     window = (
@@ -68,7 +68,7 @@ def reset_rows() -> tuple[Row, ...]:
 
 
 def failing_rows(fault: Fault) -> tuple[Row, ...]:
-    """Return the ROM rows of a word that is no instruction; its opcode is the FAULT_ADDRESS."""
+    """Return the ROM rows that raise `fault` for a word, with its opcode as the FAULT_ADDRESS."""
     return (
         Row(x=Bits(0, OPCODE_BITS), names=True),
         Row(base=constant(1), limit=ZERO, fault=fault),
@@ -128,7 +128,7 @@ def _compute(p: Program) -> None:
         p.check_reserved()
         value = p.bits("value")
         p.emit(x=Bits(value.offset, value.width), base=Base.INDEX_0)
-        # The Set_Register before this instruction may not have written its register yet.
+        # An idle row: the instruction before may be a Set_Register that is still writing.
         p.rows.append(IDLE)
         p.emit(x=SECOND_INDEX, base=Base.SUM, wraps=value.width, into=INDEXED)
 
@@ -151,7 +151,8 @@ def _set(p: Program) -> None:
 def _set_window(p: Program) -> None:
     """Append the ROM rows of Set_Config_Window.
 
-    The products come first, as the next instruction may need them soon. The fields come after them.
+    The rows that multiply come first, as the next instruction may need the products soon. The rows
+    that only copy fields come after them.
     """
     for name in ("kernel_height", "kernel_width", "left"):
         p.move(name, into=name, word=name)
@@ -178,7 +179,8 @@ def _transfer(p: Program) -> None:
     (host,) = (use for use in (*p.entry.reads, *p.entry.writes) if use.memory is Memory.HOST)
     (chip,) = (use for use in (*p.entry.reads, *p.entry.writes) if use is not host)
     reads = p.entry.executor is Executor.HOST_READER
-    # A read from host memory needs the last address of its region, a write the end of its lines.
+    # The command of a read from host memory has the last address that is filled, see `_last`. The
+    # command of a write has the end of the lines, which is one higher.
     region = partial(p.region, chip, "result", word="buffer", end=None if reads else "end")
     if chip.memory is Memory.BUFFER:
         _copy(p, host, region)
@@ -199,15 +201,15 @@ def _transfer(p: Program) -> None:
 
 
 def _last(p: Program) -> None:
-    """Append a row that computes the last address of a region that is filled."""
+    """Append a row that computes the last address that a read from host memory fills."""
     p.emit(base="result.end", x=constant(1), times=Times.MINUS_ONE, word="last")
 
 
 def _copy(p: Program, host: Use, region: Callable[[], None]) -> None:
     """Append the ROM rows of a copy between host memory and the chip.
 
-    Lines that follow one another in host memory are a single run. Else each line is a run or, with
-    an alternate copy, each row of lines.
+    A run is contiguous in host memory. If all lines follow one another there, they are a single
+    run. Else each line is a run or, in an alternate copy, the lines of one row in all blocks.
     """
     config = p.config
     alternate = p.entry.opcode in ALTERNATE
@@ -306,7 +308,10 @@ def _convolve(p: Program) -> None:
 
 
 def _packed(p: Program) -> None:
-    """Append the rows for packed channels, which count bytes from the line before a row on."""
+    """Append the rows for packed channels.
+
+    They give the position of a byte in a row of the map, counted from R bytes before the row.
+    """
     rows, wrong = p.config.rows, Fault.WINDOW
     whole, one = constant(rows), constant(1)
     less = {"x": whole, "times": Times.MINUS_ONE}
@@ -327,7 +332,7 @@ def _packed(p: Program) -> None:
 
 
 def lacks(config: Config) -> bool:
-    """Return whether flags of the instruction can require hardware that the machine lacks."""
+    """Return whether the flags of an instruction can require hardware that the machine lacks."""
     return not (config.wide and config.tables and config.training)
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The step ROM: the rows of all programs, the numbers of cells and words, and constants.
+"""The step ROM of the sequenced decoder, which has the programs of all instructions.
 
-A step reads a cell some cycles before its result is there. So idle rows stand between a row that
-writes a cell and one that reads it too soon.
+A program is the rows of one instruction, a row for each step. Rows name cells of the scratch memory
+and words of commands by numbers. A step reads its cells before earlier steps have written their
+results. So idle rows stand between a row that writes a cell and a row that reads it too soon.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from systola.hdl.control.step_row import (
 )
 
 FACTOR_DISTANCE, BASE_DISTANCE, LIMIT_DISTANCE = 7, 3, 2
-"""Least distances in rows from a write of a cell to its read: as x, as a base, and as a limit."""
+"""Least distances in rows from the write of a cell to a read as x, as base, and as limit."""
 NOTE_DISTANCE = 2
 """Least distance in rows from a row that sets a flag to a row with a condition on this flag."""
 ALIGNED = (8, 4, 2, 1)
-"""Alignments of the first rows of programs. The first alignment with which all programs fit is
-used.
+"""Alignments in rows for the starts of programs. The first one with which all programs fit into
+the ROM is used.
 
-With a large alignment the table of starts is narrow.
+With a large alignment the table of starts is narrow, as the low bits of each start are zero.
 """
 END_DISTANCE = 8
 """Least distance in rows from a row that sets EQUAL_A to a row with `ends`."""
@@ -53,7 +54,7 @@ LASTING = (
     *("kernel_height", "kernel_width", "stride_x", "dilation_x", "left", "width", "pitch"),
     *("ceiling", "limit"),
 )
-"""Cells that pass numbers from one instruction to another, apart from index registers."""
+"""Cells that an instruction writes for later instructions, apart from index registers."""
 _NOTED = {
     When.LINEAR: {Note.EQUAL_A, Note.EQUAL_B, Note.EQUAL_C},
     When.LINEAR_ALTERNATE: {Note.EQUAL_A, Note.EQUAL_B},
@@ -64,13 +65,13 @@ _NOTED = {
     When.INSIDE: {Note.BEYOND},
     When.LIMITED: {Note.EQUAL_B},
 }
-"""The flags that each condition depends on."""
+"""For each condition: the flags that it depends on and that earlier steps set."""
 
 
 def spaced(rows: Iterable[Row]) -> tuple[Row, ...]:
     """Return the rows with idle rows between them, so that no row reads a cell or flag too soon.
 
-    A later row that may come earlier takes the place of an idle row.
+    A later row that may move there takes the place of an idle row.
     """
     found: list[Row] = []
     written: dict[str, int] = {}
@@ -99,8 +100,8 @@ def spaced(rows: Iterable[Row]) -> tuple[Row, ...]:
 def _free(rows: list[Row], number: int) -> bool:
     """Return whether row `number` may move before all rows that precede it.
 
-    This holds if the row only checks bits of the word, or moves bits of the word or a constant into
-    a command word.
+    A row may move if it only checks or copies bits of the instruction word, or copies a constant
+    into a command word.
     """
     row = rows[number]
     follows = rows[number + 1].base if number + 1 < len(rows) else ZERO
@@ -118,7 +119,7 @@ def _free(rows: list[Row], number: int) -> bool:
 
 
 def _reads(row: Row) -> list[tuple[str, int]]:
-    """Return the cells that a row reads, each with its least distance from the last write."""
+    """Return the cells that a row reads, each with the least distance in rows from its write."""
     found: list[tuple[str, int]] = []
     if isinstance(row.x, str):
         found.append((row.x, FACTOR_DISTANCE))
@@ -130,18 +131,18 @@ def _reads(row: Row) -> list[tuple[str, int]]:
 
 
 class StepRom:
-    """A ROM with the rows of all programs of a machine, and the numbers used in them.
+    """A ROM that has the programs of a machine, and the numbers of cells and command words.
 
     | attribute    | meaning |
     |---|---|
     | `rows`       | the rows, not yet encoded |
     | `contents`   | the rows as bits |
-    | `starts`     | place of the first row of each instruction |
-    | `lengths`    | number of rows of each instruction |
-    | `cells`      | numbers of cells of the scratch memory |
-    | `words`      | numbers of command words |
+    | `starts`     | for each instruction: the place of its first row in the ROM |
+    | `lengths`    | for each instruction: how many rows it has |
+    | `cells`      | for each name of a cell: its number in the scratch memory |
+    | `words`      | for each name of a command word: its number |
     | `conditions` | the conditions in use |
-    | `constants`  | first contents of the scratch memory |
+    | `constants`  | initial contents of the scratch memory |
     """
 
     def __init__(self, config: Config):
@@ -197,13 +198,13 @@ class StepRom:
         return self.rows[start : start + self.lengths[opcode]]
 
     def shortest(self, opcode: Opcode) -> int:
-        """Return the number of steps of an instruction that ends at its first row with `ends`."""
+        """Return how many steps an instruction takes if it ends at its first row with `ends`."""
         ends = [row.ends for row in self.program(opcode)]
         return 1 + ends.index(True) if any(ends) else len(ends)
 
     @property
     def constants(self) -> list[int]:
-        """First contents of the cells of the scratch memory."""
+        """Initial contents of all cells of the scratch memory, in the order of their numbers."""
         found = [0] * CELLS
         for cell, number in self.cells.items():
             if cell.startswith("="):
@@ -220,7 +221,7 @@ class StepRom:
         for row in self.rows:
             for cell in (row.x, row.base, row.limit, row.into):
                 if isinstance(cell, str) and cell not in special and cell not in cells:
-                    # The last three numbers are reserved for limits and index registers.
+                    # The last three cell numbers are reserved for limits and index registers.
                     if (number := next(free, None)) is None:
                         raise ValueError(f"cells are more than {CELLS - 3}")
                     cells[cell] = number
@@ -273,7 +274,8 @@ class StepRom:
 def _check_lasting(texts: Iterable[tuple[Row, ...]]) -> None:
     """Check that no instruction reads a cell too soon after an earlier one has written it."""
     programs_of = list(texts)
-    # The distance is the number of rows after the last write and before the first read.
+    # At least `after` rows of a program follow its write of the cell. The next instruction reads
+    # the cell `place` rows after its start.
     for cell in (*LASTING, INDEXED):
         after = min(
             len(rows) - 1 - place

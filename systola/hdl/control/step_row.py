@@ -21,9 +21,9 @@ CELL_BITS = 36
 """Width in bits of a cell of the scratch memory, which is read as a signed number."""
 CELLS = 128
 SCANNED = ("result", "host", "sums", "source", "operand", "entries", "table")
-"""Regions of an instruction that the scan compares. Each has two cells: its base and its end."""
+"""Regions that the scan for hazards compares. Each region has two cells: its base and its end."""
 REGION_CELLS = 16
-"""Number of the first cell of the regions SCANNED. It is also the number of cells for them."""
+"""Cell number of the first region in SCANNED. Also the number of cells reserved for regions."""
 KEPT_BITS = 17
 """Width in bits of a kept factor, enough for a number of rows and for the bytes of the largest
 tile.
@@ -41,7 +41,7 @@ class Times(IntEnum):
 
 
 class Note(IntEnum):
-    """A flag that a step sets: its result is beyond its limit, or equal to it."""
+    """A flag that a step sets if its result is above its limit (BEYOND) or equal to its limit."""
 
     NONE = 0
     BEYOND = 1
@@ -69,7 +69,7 @@ class Loads(IntEnum):
 
 
 class When(IntEnum):
-    """A condition of a step. If the condition is false, the step only keeps x and selects
+    """A condition of a step. If the condition is false, the step only keeps x and selects index
     registers.
     """
 
@@ -128,7 +128,7 @@ ZERO = "zero"
 INDEXED = "indexed"
 """Value of `into` for a step that writes the index register with the third selected number."""
 TWO_LINES = "two_lines"
-"""Name of the word that is 1 if each vector takes two lines, for instructions without a window."""
+"""Name of a command word: 1 if each vector takes two lines, for instructions without a window."""
 HOST_LIMIT, WEIGHT_TILES = "host_limit", "weight_tiles"
 """Names of the limits that are inputs of the decoder."""
 
@@ -187,7 +187,7 @@ class Row:
 IDLE = Row(when=When.NEVER)
 """A step without effect.
 
-It stands before a step that reads a cell which an earlier step is still writing."""
+Idle steps stand before a step that reads a cell, until an earlier step has written the cell."""
 
 
 class RowLayout(data.StructLayout):

@@ -8,7 +8,7 @@ from systola.hdl.control.step_row import TWO_LINES, Base, Times, When
 
 
 def count_tiles(p: Program) -> None:
-    """Append rows that count the tiles of a MatrixMultiply; the kept factor is its `k_tiles`.
+    """Append rows that count the weight tiles of a MatrixMultiply; `k_tiles` is the kept factor.
 
     With weights from the buffer, no tiles come from the weight queue.
     """
@@ -54,7 +54,10 @@ def measure(p: Program) -> None:
 
 
 def transpose(p: Program) -> None:
-    """Append the rows of a Transpose; the walk through a tile itself covers its lines."""
+    """Append the ROM rows of a Transpose.
+
+    The word `tile_step` leaves out the C lines of a tile, as the walk through a tile covers them.
+    """
     p.move("count", word="n_tiles")
     p.flush(keep="count")
     p.region(p.entry.reads[0], "source", word="operand")

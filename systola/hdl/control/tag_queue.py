@@ -19,11 +19,11 @@ class TagQueue(wiring.Component):
     |---|---|
     | `push`        | appends a tag, only while not `full` |
     | `tag`         | the tag |
-    | `units`       | mask of the units that it waits for |
+    | `units`       | a bit for each unit: the tag waits for this unit |
     | `full`        | TAGS_WAITING tags wait |
     | `under_way`   | for each unit a thermometer code: as many ones, from bit 0, as it has
                       unfinished instructions |
-    | `retire`      | for each unit: it completes its oldest instruction |
+    | `retire`      | a bit for each unit: the unit completes its oldest instruction |
     | `hold`        | no tag enters |
     | `enters`      | the tag `entering` enters the trace in this cycle |
     | `entering`    | the oldest tag |
@@ -67,7 +67,7 @@ class TagQueue(wiring.Component):
         tag_present = Signal()
         m.submodules.behind = behind = PayloadRing(payload=entry, depth=TAGS_WAITING)
         tag_loads = Signal()
-        # If the register is empty, it takes a tag that comes at once.
+        # An empty register takes a new tag at once.
         tags_waiting = counted(m, "waiting", most=TAGS_WAITING - 1, push=self.push, pop=tag_loads)
         m.d.comb += [
             tag_loads.eq(~tag_present | self.enters),
@@ -90,7 +90,7 @@ class TagQueue(wiring.Component):
             youngest_mark = Signal(self._depth, name=f"youngest_mark_{unit}")
             marks_held = Signal(self._depth, name=f"marks_held_{unit}")
             marks_next = Signal(self._depth, name=f"marks_next_{unit}")
-            # Thermometer code of the number of completed marks with a tag that still waits.
+            # a thermometer code: as many ones, from bit 0, as marks of waiting tags are complete
             marks_completed = Signal(TAGS_WAITING, name=f"marks_completed_{unit}")
             completed_next = Signal.like(marks_completed, name=f"completed_next_{unit}")
             completes = self.retire[unit] & marks_next[0]

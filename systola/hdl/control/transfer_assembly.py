@@ -32,15 +32,15 @@ LAYOUTS = {
     "host_writes": HostWriteCommand,
     "weights": WeightCommand,
 }
-"""The layout of the commands in each queue."""
+"""For each queue: the layout of its commands."""
 
 
 class TransferAssembly(wiring.Component):
-    """A unit that forms the command of a queue of LAYOUTS, combinationally.
+    """A combinational unit that forms the commands of one of the queues in LAYOUTS.
 
     | port      | meaning |
     |---|---|
-    | `words`   | the words of the command, as its memory shows them |
+    | `words`   | the words of the command, as the command memory shows them |
     | `command` | the command |
     """
 
@@ -86,9 +86,10 @@ class TransferAssembly(wiring.Component):
         return m
 
     def _enter(self, m: Module) -> None:
-        """Form the entry of a read that is under way.
+        """Form the command with the addresses to which the beats of a host read are written.
 
-        The address of an entry or table is its number ORed with the first address of its space.
+        The address of a parameter entry or table is its number ORed with the first address of its
+        address space.
         """
         words, command = self.words, self.command
         entries: Mapping[Opcode, tuple[Kind, int]] = {
@@ -109,10 +110,10 @@ class TransferAssembly(wiring.Component):
 
 
 def _transfer(transfer: data.View, words: data.View) -> list[object]:
-    """Return the assignments for a transfer."""
+    """Return the assignments that copy the words of a command into `transfer`."""
     return [transfer[name].eq(words[name]) for name in transfer.shape().members]
 
 
 def _tail(tail: data.View, words: data.View) -> list[object]:
-    """Return the assignments for the tail of a transfer: the lines with fewer bytes."""
+    """Return the assignments that copy words into `tail`, the lines with fewer bytes."""
     return [tail[name].eq(words[f"tail_{name}"]) for name in tail.shape().members]

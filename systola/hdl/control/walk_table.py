@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A read-only table of the steps of all instructions. Its rows hold numbers that select values."""
+"""A read-only table of the decoder's steps. A row has numbers that select a step's values."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,11 +20,11 @@ class Choices:
     | field   | meaning |
     |---|---|
     | `group` | group of the value, one-hot; zero for the value zero, which is in no group |
-    | `pick`  | place of the value in its group |
-    | `half`  | half of the groups that has the value; only if the groups are in two halves, which
-                share the bits of `group` |
+    | `pick`  | index of the value in its group |
+    | `half`  | the half that has the value's group, if groups are in two halves; both halves share
+                the bits of `group` |
 
-    With two halves, the user calls `selected` for each half, and chooses by `half`.
+    With two halves, the user calls `selected` for each half, and chooses a result by `half`.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class WalkTable:
     | `results`  | `into`  | number of the registers that take the result |
     | `results`  | `least` | the product must be at least 1 |
 
-    `checked` has the fields that have their minimum checked by such a step.
+    `checked` has the fields that a step with `least` checks for their minimum.
     """
 
     def __init__(self, walks: dict[Opcode, tuple[Step, ...]], total: Value, *, links: bool = False):
@@ -185,7 +185,7 @@ class WalkTable:
         return rows
 
     def start(self, opcode: Value) -> tuple[Value, Value]:
-        """Return the place of an instruction's first row, and the operands of this row.
+        """Return the place of an instruction's first row in the table, and the row's operands.
 
         The opcode comes late in the cycle. So the operands are found from the opcode itself, not
         from the place.
@@ -214,15 +214,15 @@ class WalkTable:
     def fault(self, limit: Value) -> Value:
         """Return the fault that exceeding a limit raises; NONE for a limit that is only noted.
 
-        `limit` is the number of the limit.
+        `limit` is the number that selects the limit.
         """
         faults = [Fault.NONE if each is None or each.notes else each.fault for each in self.limits]
         return _constant([int(fault) for fault in faults], len(Const(0, Fault)), limit)
 
     def overlaps(self, limit: Value, base: Value) -> Value:
-        """Return whether a limit raises OVERLAP, and its value is `base`.
+        """Return whether a limit raises OVERLAP and has the value `base`.
 
-        `limit` is the number of the limit.
+        `limit` is the number that selects the limit.
         """
         found = [
             (limit == number) & (Value.cast(each.value) == base)
@@ -232,7 +232,7 @@ class WalkTable:
         return Cat(found).any()
 
     def _all(self, layout: data.StructLayout) -> list[int]:
-        """Return the part of each row that has this layout."""
+        """Return for each row the part that has this layout, as bits."""
         choices = {"a": self.a, "b": self.b, "base": self.bases}
         return [
             layout.const(
@@ -245,7 +245,7 @@ class WalkTable:
         ]
 
     def _limit(self, limit: Limit | None) -> int:
-        """Return the number of a limit."""
+        """Return the number that selects a limit; a new limit gets the next number."""
         names = [repr(each and replace(each, value=Value.cast(each.value))) for each in self.limits]
         name = repr(limit and replace(limit, value=Value.cast(limit.value)))
         if name not in names:
@@ -254,7 +254,7 @@ class WalkTable:
         return names.index(name)
 
     def _into(self, registers: tuple[str, ...]) -> int:
-        """Return the number of the registers that take a step's result."""
+        """Return the number that selects these registers, which take a step's result."""
         if registers not in self.intos:
             self.intos.append(registers)
         return self.intos.index(registers)

@@ -23,10 +23,10 @@ class WindowProducts(data.StructLayout):
 
 
 def walk_rows(walk: data.View, shape: data.View, products: data.View) -> list[object]:
-    """Return the assignments for the steps of a `walk` through rows of taps and rows of windows.
+    """Return assignments that set how far a `walk` moves from row to row of taps and of windows.
 
-    `shape` is the window. Counts, the lines of blocks of channels, and the line of the first tap
-    are set elsewhere.
+    `shape` is the window. Other code sets the iterations of the loops, the distance of blocks of
+    channels, and the line of the first tap.
     """
     return [
         walk.start.y.eq(shape.top),
@@ -38,8 +38,8 @@ def walk_rows(walk: data.View, shape: data.View, products: data.View) -> list[ob
 
 
 def walk_columns(walk: data.View, shape: data.View) -> list[object]:
-    """Return the assignments for the steps of a `walk` through columns, where each column is a
-    line.
+    """Return assignments that set how far a `walk` moves from column to column of taps and of
+    windows. Each column is a buffer line.
 
     `shape` is the window.
     """

@@ -34,9 +34,10 @@ def word_checks(
 ) -> list[Value]:
     """Return the failures of the instruction `given`, a bit each.
 
-    In order: undefined opcode, four kinds of illegal fields, another machine named, missing
-    hardware, no window. Each bit is about as deep as logic may be in one cycle. The minima of the
-    fields `walked` are checked elsewhere. `shape` is the present window, valid if `windowed`.
+    The order of the bits: undefined opcode, four kinds of illegal fields, another machine named,
+    missing hardware, no window. The logic of each bit is about as deep as one cycle allows. The
+    steps of the decoder check the minima of the fields `walked`. `shape` is the present window,
+    valid if `windowed`.
     """
     return [
         ~given.kind.any(),
@@ -82,8 +83,8 @@ def _are_illegal(
 ) -> tuple[Value, Value]:
     """Return whether a field of the instruction `given` has an unnamed value or is too small.
 
-    The first bit is for one half of the opcodes, the second for the other half. The minima of the
-    fields `walked` are checked elsewhere.
+    The first bit is for one half of the opcodes, the second for the other half. The steps of the
+    decoder check the minima of the fields `walked`.
     """
     fields = fields_of(given.word)
     wrong: list[Value] = []
@@ -126,7 +127,7 @@ def _out_of_range(field: Field, value: Value) -> Value:
 
 
 def _misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
-    """Return whether alignment, lengths or combinations of an instruction's fields are wrong."""
+    """Return whether an instruction's fields have a wrong alignment, length or combination."""
     align = exact_log2(config.host_bus_bytes)
     wrong: Value = Const(0)
     if opcode in (*READS, *STORES):

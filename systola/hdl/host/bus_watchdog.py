@@ -12,7 +12,7 @@ from systola.hdl.transfers.host_writer import WRITES_IN_FLIGHT
 
 
 class Handshakes(data.StructLayout):
-    """A summary of some channels of a port.
+    """A summary of the handshakes on some AXI channels of a port.
 
     | field     | meaning |
     |---|---|
@@ -25,7 +25,7 @@ class Handshakes(data.StructLayout):
 
 
 def handshakes(bus: wiring.PureInterface, *channels: str) -> Value:
-    """Return the Handshakes of some channels of a port, named by the prefixes of their members."""
+    """Return the Handshakes of some channels of a port. "ar" names the channel of `arvalid`."""
     pairs = [(getattr(bus, f"{name}valid"), getattr(bus, f"{name}ready")) for name in channels]
     return Cat(
         Cat(valid & ~ready for valid, ready in pairs).any(),
@@ -38,15 +38,15 @@ class BusWatchdog(wiring.Component):
 
     | port          | meaning |
     |---|---|
-    | `limit`       | cycles until it expires, 0 for never; stays while a program runs |
-    | `to_memory`   | for each BusPort the channels on which it sends addresses and data |
-    | `from_memory` | for each BusPort the channels on which it gets beats and answers |
-    | `quiet`       | for each BusPort: nothing is under way; only used for reads |
+    | `limit`       | cycles until the watchdog expires, 0 for never; stays while a program runs |
+    | `to_memory`   | for each BusPort: the channels on which the port sends addresses and data |
+    | `from_memory` | for each BusPort: the channels on which the port gets beats and answers |
+    | `quiet`       | for each BusPort: no transfer is under way; only used for reads |
     | `written`     | the last beat of a write is taken |
     | `expired`     | the limit is reached; high for one cycle |
     | `ports`       | the ports that wait, valid with `expired` |
 
-    A memory owes an action in three cases. It does not take an address or data that is sent to it.
+    A memory owes an action in three cases. It does not take an address or data that a port sends.
     A read is under way, and no beat comes back. A whole burst is written, and no answer comes back.
 
     `expired` comes when a memory has owed an action for `limit` consecutive cycles, in which

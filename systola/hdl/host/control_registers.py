@@ -30,7 +30,7 @@ from systola.hdl.transfers.axi import LiteSignature
 
 PAGE_BITS = exact_log2(HOST_PAGE_BYTES)
 _MEMORIES = (Register.COUNTERS, Register.TRACE)
-"""Offsets of memories, with words that are read one cycle later than registers."""
+"""Register offsets of the memories. Their words are read one cycle later than registers."""
 
 
 class ControlRegisters(wiring.Component):
@@ -47,7 +47,7 @@ class ControlRegisters(wiring.Component):
     | `windows`        | the program, and the windows of host and weight memory |
     | `bus_timeout`    | cycles for the watchdog of the buses |
     | `begins`         | this is cycle 0 of a program |
-    | `tagged`         | `tag` enters the trace; from cycle 2 on |
+    | `tagged`         | `tag` enters the trace; in cycle 2 of a program or later |
     | `tag`            | the tag of a Debug_Tag |
     | `status`         | word of the register STATUS |
     | `fault`          | cause, program counter and address of the fault |
@@ -57,12 +57,12 @@ class ControlRegisters(wiring.Component):
     | `program_status` | `interrupt` sets PROGRAM of IRQ_STATUS, which can be read in the next
                          cycle, as in `irq`; then `code` is the word of IRQ_CODE |
     | `forget`         | clears IRQ_STATUS and IRQ_CODE |
-    | `counter`        | word of the counters that is read; a register that stays for the next
-                         cycle |
-    | `counted`        | this word, a cycle later |
+    | `counter`        | number of the word that is read from the counters; a register that stays
+                         for the next cycle |
+    | `counted`        | the word with this number, a cycle after the number |
 
     RegisterBank has the timing of the accesses. While a program runs, writes of registers
-    with the access RWL are swallowed.
+    with the access RWL have no effect.
 
     The trace keeps its contents when a program begins: only the count of tags starts anew.
     """
@@ -188,7 +188,7 @@ class ControlRegisters(wiring.Component):
         return m
 
     def _read_memories(self, m: Module, bank: RegisterBank, trace: Sram) -> None:
-        """Read a word of the trace or of the counters, which comes one cycle after a register."""
+        """Read words of the trace and of the counters. They come one cycle later than registers."""
         address = self.bus.araddr
         from_trace = Signal(reset_less=True)
         second_word = Signal(reset_less=True)
@@ -214,7 +214,7 @@ class ControlRegisters(wiring.Component):
         ]
 
     def _trace(self, m: Module) -> tuple[Sram, Signal]:
-        """Record the tags of the trace; return their memory, and their count in this program."""
+        """Record tags in the trace; return its memory, and the number of tags in this program."""
         program_begun = Signal(init=1)  # a program or a reset began in the cycle before
         cycle_number = Signal(32, reset_less=True)
         tag_count = Signal(32, reset_less=True)

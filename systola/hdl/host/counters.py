@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters for the use of cycles, one for each cycle class."""
+"""Counters for the cycles of a program: one counter for each class of cycles."""
 
 from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -25,14 +25,15 @@ class Counters(wiring.Component):
                    shows |
     | `activity` | conditions that determine the class of the cycle, see Activity |
     | `draining` | the program has ended, and its instructions complete |
-    | `word`     | number of a word: low words of the counters are even, high words odd |
-    | `value`    | the word as it was in the cycle before, if `word` stays; 0 for a word
+    | `word`     | number of the word to read: the low word of counter n is 2 n, the high word
+                   2 n + 1 |
+    | `value`    | this word as it was in the cycle before, if `word` stays; 0 for a word
                    that does not exist |
 
-    Conditions are tested in the order of `CycleClass`, as far as they concern a waiting
-    MatrixMultiply or Convolve. Then come `vector`, `draining`, `host_wait` and `issue_waits`. All
-    other cycles are FETCH. All inputs go through a register, so a cycle can be seen in its counter
-    three cycles later. A reset clears all counters.
+    The conditions of a MatrixMultiply or Convolve are tested first, in the order of `CycleClass`.
+    Then come `vector`, `draining`, `host_wait` and `issue_waits`. All other cycles are FETCH. All
+    inputs go through a register, so a cycle can be seen in its counter three cycles later. A reset
+    clears all counters.
     """
 
     def __init__(self) -> None:
@@ -49,7 +50,7 @@ class Counters(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # the inputs of the cycle before
+        # registers with the inputs of the cycle before
         start_seen, busy_seen, draining_seen = Signal(), Signal(), Signal()
         activity_seen = Signal(Activity())
         m.d.sync += [
@@ -85,9 +86,9 @@ class Counters(wiring.Component):
             class_counted.eq(found),
         ]
 
-        # The counters lie in a memory, and each has a flag that it was written since the start of
-        # the program. Without the flag it counts as 0. A register takes the flag one cycle before
-        # the counter is read, for an increase or for the host.
+        # The counters lie in a memory. Each counter has a flag: it was written since the start of
+        # the program. A counter without the flag counts as 0. A register takes the flag one cycle
+        # before the counter is read, for an increase or for the host.
         memory = m.submodules.memory = Memory(shape=COUNTER_BITS, depth=len(CycleClass), init=[])
         write, here = memory.write_port(), memory.read_port(domain="comb")
         shown = memory.read_port(domain="comb")

@@ -23,17 +23,17 @@ class MachineControl(wiring.Component):
     | `soft_reset`                   | ends the program |
     | `program_status`               | progress of the program |
     | `error`                        | a bus error |
-    | `expired`                      | a memory has not answered the ports in `waits` in time |
+    | `expired`                      | the ports in `waits` got no answer from memory in time |
     | `corrupt`                      | the memories in which a flaw was found |
     | `idle`                         | all issued instructions have completed |
-    | `quiet`                        | for each bus port whether nothing is under way |
+    | `quiet`                        | for each bus port: no transfer is under way |
     | `broken`                       | a link is broken, or another core has a fault; only with
                                        `links` |
-    | `break_cause`, `break_address` | the report of this fault; only with `links` |
+    | `break_cause`, `break_address` | cause and address of this fault; only with `links` |
     | `begins`                       | the first cycle of a program |
     | `running`                      | the program has not ended; a register |
     | `draining`                     | the program has ended, but the machine is busy |
-    | `busy`                         | a program is in any of its states; a register |
+    | `busy`                         | a program runs, drains or stops; a register |
     | `stop`                         | stops all bus transfers; a register |
     | `clear`                        | resets a unit, with a register for each of the `units` |
     | `finished`                     | the program has finished; DONE is set in this cycle |
@@ -46,15 +46,16 @@ class MachineControl(wiring.Component):
     until the machine is `idle`. Then it stops: `stop` is high until all bus transfers are over and
     all ports are `quiet`. Then `clear` is high for one cycle and resets all units, as it does after
     a reset. In this cycle the program is over, and the next program may be started. A soft reset
-    takes the same way.
+    also stops the program in this way.
 
     A fault found at issue lets the issued instructions complete first, as Halt does. A bus error, a
     flaw of a memory and a broken link stop the program at once. So does a memory that does not
     answer in time. This fault is reported at once, and the machine then stays busy until it is
     quiet.
 
-    `waiting` shows in `status` at once, and only while the program runs. `clear` has several
-    registers, as a single one would reach thousands of registers all over the chip.
+    `program_status.waiting` shows in `status` in the same cycle, and only while the program runs.
+    `clear` has several registers, as a single one would reach thousands of registers all over the
+    chip.
     """
 
     def __init__(self, *, units: Sequence[str], links: bool = False):
@@ -94,7 +95,7 @@ class MachineControl(wiring.Component):
         program_abandoned = Signal()
         program_done = Signal()
         program_fault = Signal()
-        timeout_reported = Signal()  # the fault of a memory that does not answer has been reported
+        timeout_reported = Signal()  # BUS_TIMEOUT has been reported
         rejects_instruction = Signal()
         transfer_fails = Signal()
         watchdog_expires = Signal()
@@ -208,12 +209,12 @@ class MachineControl(wiring.Component):
 
     def _report(self, m: Module, *, keeps: Value, drops: Value) -> data.View:
         """Return the report of the fault that ends the program."""
-        # The fault is copied in every cycle. A fault that was found in the cycle before is kept. A
-        # failed transfer belongs to an older instruction than a rejection at issue, so it comes
-        # first.
+        # `fault_found` is loaded in every cycle, with or without a fault. If `keeps` was high in
+        # the cycle before, `fault_found` becomes the report. A failed transfer belongs to an older
+        # instruction than a rejection at issue, so it overwrites the rejection.
         fault_found = Signal(FaultReport(), reset_less=True)
         keeps_report = Signal()
-        drops_report = Signal(init=1)  # also high after a reset
+        drops_report = Signal(init=1)  # high after a reset, too
         kept_report = Signal(FaultReport(), reset_less=True)
         m.d.sync += [
             fault_found.eq(self.program_status.rejection),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The AXI4-Lite side of a bank of registers: it takes writes, and answers reads."""
+"""The AXI4-Lite side of a bank of registers, which takes writes and answers reads."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -70,7 +70,8 @@ class RegisterBank(wiring.Component):
         with m.If(write):
             m.d.sync += bus.bvalid.eq(1)
         for name, register in self._written.items():
-            # Address and strobes stay as they are offered, so they are compared one cycle earlier.
+            # Address and strobes do not change until the write is taken, so they are compared one
+            # cycle earlier.
             chosen = Signal(name=f"write_{name}")
             meant = (bus.awaddr[2:] == register >> 2) & bus.wstrb.all()
             m.d.sync += chosen.eq(meant & ~self.locked if register in self._lockable else meant)

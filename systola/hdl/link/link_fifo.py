@@ -18,7 +18,7 @@ class LinkFifo(wiring.Component):
     |---|---|
     | `valid`, `beat` | a beat comes; it cannot be refused |
     | `credit`        | a beat was taken in the cycle before; a register |
-    | `taken`         | the oldest beat, from the cycle after it came on |
+    | `taken`         | stream of the beats; a beat is offered from the cycle after it came |
 
     Throughput: one beat a cycle.
     """

@@ -24,13 +24,15 @@ class LinkReceiver(wiring.Component):
     | `cleared`      | the line or row to be written next |
     | `buffer`       | writes of lines |
     | `accumulators` | updates of rows |
-    | `advance`      | the write or update of `advance_to` - 1 was taken in the cycle before |
-    | `retire`       | the last write or update of an instruction was taken in the cycle before |
-    | `mismatch`     | the next beat is of another kind than the row; it is not taken |
+    | `advance`      | in the cycle before, the memory took line or row `advance_to` - 1 |
+    | `retire`       | in the cycle before, the memory took the last line or row of an
+                       instruction |
+    | `mismatch`     | the next beat is of a line where sums are expected, or the other way round;
+                       it is not taken |
 
     A write is requested in the cycle after the last beat. Throughput: a beat a cycle, while writes
-    are `ready`. `advance` and `retire` are registers. They report that memory has taken a write or
-    update. The user must know how many cycles later this has its effect.
+    are `ready`. `advance` and `retire` are registers. When they are high, the memory may not have
+    changed yet. The user must know how many cycles later a write or update takes effect.
     """
 
     def __init__(self, *, config: Config):
@@ -59,7 +61,7 @@ class LinkReceiver(wiring.Component):
         # Beats enter `word` at its upper end. A complete row is written while the beats of the next
         # row come.
         word = Signal(size * max(line_beats, row_beats), reset_less=True)
-        # beats remaining of a row after its first beat
+        # beats that are still to come for a row after its first beat
         beats_remaining = Signal(range(max(line_beats, row_beats)))
         row_begun = Signal()
         row_complete = Signal()

@@ -27,8 +27,8 @@ class LinkSignature(wiring.Signature):
     | `credit`        | the neighbour has taken a beat |
     | `token`         | a token of a barrier goes out |
 
-    All of them come from registers. Any number of registers may lie on the way, but it must be the
-    same for `valid`, `beat` and `token`.
+    All ports come from registers. Further registers may lie on the link, but their number must be
+    the same for `valid`, `beat` and `token`.
     """
 
     def __init__(self, *, config: Config):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The link unit, which has the parts of a core that belong to its links."""
+"""The link unit of a core: two senders, two receivers, and the barrier."""
 
 from collections.abc import Sequence
 
@@ -28,9 +28,9 @@ PARTS = {
     for queue, uses in (("send", "sending"), ("receive", "receiving"))
     for side in SIDES
 }
-"""Names of the four parts of a link unit: the port of its commands, and the port of its list."""
+"""For each of the four parts of a link unit: names of its command port and its list port."""
 COMMANDS_BITS = 4
-"""Width in bits of the number of instructions that a part has taken and not done."""
+"""Width in bits of a count: instructions that a part has taken and not done."""
 
 
 def neighbour_ports(config: Config) -> dict[str, wiring.Member]:
@@ -42,7 +42,7 @@ def neighbour_ports(config: Config) -> dict[str, wiring.Member]:
 
 
 class LinkUnit(wiring.Component):
-    """A unit that has the four parts of a core's links, and its barrier.
+    """A unit that has two senders, two receivers, and the barrier of a core.
 
     | port                                | meaning |
     |---|---|
@@ -67,7 +67,8 @@ class LinkUnit(wiring.Component):
                                             token came; a watchdog uses it |
     | `quiet`                             | all rows that were read have been sent |
     | `mismatched`                        | a bit for each side, left first: the next beat from this
-                                            side is of the wrong kind |
+                                            side is of a line where sums are expected, or
+                                            the other way round |
 
     A part takes one instruction after the other. LinkWalk lists its rows, and the interlock lets a
     row pass when no older instruction needs it. A sender reads the rows and sends their beats. A
@@ -169,7 +170,7 @@ class LinkUnit(wiring.Component):
         ]
 
     def _share(self, m: Module, name: str, users: Sequence[wiring.PureInterface]) -> None:
-        """Share one port between left and right part, which take turns if both request it."""
+        """Share a memory port between the left and the right part, which take turns if both ask."""
         port = getattr(self, name)
         left, right = users
         right_turn = Signal(name=f"{name}_turn")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines or rows of the instructions of the links, one after the other."""
+"""The unit that lists the lines or rows of a link instruction, one after the other."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -16,7 +16,8 @@ class LinkWalk(wiring.Component):
     | port      | meaning |
     |---|---|
     | `command` | a command |
-    | `rows`    | its rows, the first one a cycle after the command was taken; from registers |
+    | `rows`    | the rows of the command, the first one a cycle after the command was taken; from
+                  registers |
 
     Throughput: one row a cycle, also from one command to the next.
     """

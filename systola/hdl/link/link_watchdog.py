@@ -15,14 +15,14 @@ class LinkWatchdog(wiring.Component):
 
     | port      | meaning |
     |---|---|
-    | `limit`   | cycles until it expires, 0 for never; stays while a program runs |
+    | `limit`   | cycles until the watchdog expires, 0 for never; stays while a program runs |
     | `waits`   | a bit for each LinkPart: the part waits |
     | `alive`   | something in the pod has moved |
     | `expired` | the limit is reached; high for one cycle |
     | `parts`   | the parts that wait, valid with `expired` |
 
     `expired` comes after `limit` consecutive cycles in which some part waited and nothing in the
-    pod was `alive`. It comes LATENCY cycles after the last of them.
+    pod was `alive`. It comes LATENCY cycles after the last of these cycles.
     """
 
     LATENCY = 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The accumulators of a core with links, which use them in cycles without other users."""
+"""The accumulators of a core with links. The links get cycles that no other unit uses."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
@@ -21,8 +21,8 @@ class LinkedAccumulators(wiring.Component):
     | `sums_update` | updates of the links, in cycles without `update.enable`; `sums` come with
                       their `enable` |
 
-    All other members are the members of Accumulators, and always win. The sums of `sums_update`
-    wait here until the accumulators need them.
+    All other ports are the ports of Accumulators, and always win over the ports of the links. The
+    sums of `sums_update` wait in this unit until the accumulators need them.
     """
 
     def __init__(self, *, config: Config):

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from systola.hdl.parts.promise import promised
 
 CORES_BITS = 11
-"""Bits of the number of cores of a pod, which is 2^10 at most."""
+"""Width in bits of the number of cores of a pod, at most 2^10."""
 
 
 class PodBarrier(wiring.Component):
@@ -31,8 +31,8 @@ class PodBarrier(wiring.Component):
     floor((n - 1) / 2) to the left. A barrier takes all tokens that are sent for it, so that tokens
     of the next barrier may come early.
 
-    Latency after the last arrival: the way of floor(n / 2) tokens, and one cycle. A token takes two
-    cycles and the registers on the link.
+    Latency from the last arrival to `passed`: the time of floor(n / 2) tokens from core to core,
+    and one cycle. Such a token takes two cycles, and one more for each register on the link.
     """
 
     def __init__(self) -> None:

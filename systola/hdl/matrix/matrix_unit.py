@@ -22,16 +22,16 @@ from systola.hdl.parts.walker import WALK_GAP, Walker
 from systola.hdl.ports import BUFFER_LATENCY, BufferReadSignature, WeightRowSignature
 
 FRONT_LATENCY = 6
-"""Cycles from a command to the read of its first line: walk, two of the plan, interlock, read."""
+"""Cycles from a command through walker, planner and interlock to the read of its first line."""
 FOLLOW_LATENCY = 2
-"""Cycles from the cycle in which a list lets a line go to its read, through interlock and read."""
+"""Cycles from the cycle in which a list lets a line go, through the interlock, to its read."""
 SUMS_ANNOUNCED = UPDATE_LATENCY
 """Cycles from the announcement of a row to its write.
 
 A unit with an `Interlock` reads the row at the earliest one cycle after the write.
 """
 COMMAND_GAP = WALK_GAP
-"""Cycles lost between two commands."""
+"""Cycles between two commands in which no vector is issued."""
 
 
 class SumEvent(data.StructLayout):
@@ -42,8 +42,8 @@ class SumEvent(data.StructLayout):
     | `row`        | the row |
     | `accumulate` | adds to the row; else the sums replace it |
     | `shift`      | multiplies the sums by 2^(8 * shift) |
-    | `final`      | the instruction does not update the row again |
-    | `last`       | the instruction does not update any row again |
+    | `final`      | the instruction does not update this row again |
+    | `last`       | the instruction does not update this row or any other row again |
     """
 
     def __init__(self, *, config: Config):
@@ -58,9 +58,9 @@ class VectorEvent(data.StructLayout):
     | field              | meaning |
     |---|---|
     | `first`            | the vector is the first one of its tile |
-    | `unsigned_vector`  | its bytes are low bytes of int16 |
-    | `unsigned_weights` | the weights of its tile are low bytes of int16 |
-    | `sum`              | the update with its sums |
+    | `unsigned_vector`  | the bytes of the vector are low bytes of int16 |
+    | `unsigned_weights` | the weights of the tile are low bytes of int16 |
+    | `sum`              | the update of the accumulators with the sums of the vector |
     """
 
     def __init__(self, *, config: Config):
@@ -83,7 +83,7 @@ class Item(data.StructLayout):
     | `reads`     | the line is read |
     | `row`       | the row of the accumulators |
     | `vector`    | the item is a vector; else it is a line that only the next vector needs |
-    | `done_with` | the instruction reads neither this line nor any line below it again |
+    | `done_with` | the instruction reads no line up to this one again |
     | `feed`      | the note for the feeder |
     | `event`     | the note for the array and the accumulators |
     """
@@ -234,7 +234,7 @@ class MatrixUnit(wiring.Component):
             self.awaiting_weights.eq(loader.hold | (awaits_weights & ~self.weight_rows.valid)),
             self.weights_moving.eq(awaits_weights & self.weight_rows.valid),
             self.waits.eq(Mux(waiting_free, interlock.waits.as_value(), 0)),
-            # The reports to the list come one cycle after the read.
+            # `matrix_reading` gets a report one cycle after the read of the line.
             self.matrix_reading.advance.eq(self.active & read_item.done_with),
             self.matrix_reading.advance_to.eq(read_item.line + 1),
             self.matrix_reading.retire.eq(self.active & read_item.event.sum.last),
@@ -255,8 +255,8 @@ class MatrixUnit(wiring.Component):
     ) -> tuple[data.View, list[Signal]]:
         """Connect the array with the feeder and the weights.
 
-        Returns the event of the item that is read. Also returns `loader.hold` as it is in each
-        stage, delayed by one cycle a stage.
+        Returns the event of the item that is read, and a list: `loader.hold`, delayed by one cycle
+        more for each stage.
         """
         config = self._config
         # A line arrives at the array BUFFER_LATENCY cycles after its read, and the read comes one
@@ -358,7 +358,7 @@ class MatrixUnit(wiring.Component):
         planner = m.submodules.planner = VectorPlanner(config=config)
 
         first, last = walker.first, walker.last
-        taken = planner.places.ready  # the place is taken in this cycle, if there is one
+        taken = planner.places.ready  # the planner takes the walker's place, if there is one
         m.d.comb += [
             walker.walk.payload.eq(command.walk),
             walker.walk.valid.eq(queue.valid),
@@ -370,11 +370,12 @@ class MatrixUnit(wiring.Component):
         row_ends = ~command.wide_vectors | last.ox
         last_k = last.block & last.kx & last.ky
 
-        # All tiles along K update the same rows, from `first_row` on. After the last of them come
-        # the next rows.
+        # All tiles along K update the same rows, from `first_row` on. The tiles after them update
+        # the rows after these rows.
         sum_row = Signal(row_bits(config))
         first_row = Signal(row_bits(config))
-        # `place_event` and `done_with` belong to the place in the planner, and go on with its plan.
+        # `place_event` and `done_with` describe the place in the planner. They are copied into
+        # `planned_item` together with the plan of the place.
         place_event = Signal(VectorEvent(config=config), reset_less=True)
         done_with = Signal(reset_less=True)
         with m.If(~walker.present):
@@ -418,7 +419,8 @@ class MatrixUnit(wiring.Component):
                 planned_item.done_with.eq(done_with),
             ]
 
-        # The masks of the place, and of the plan. They lose each entry that leaves its list.
+        # Registers with the masks for the place in the planner, and for `planned_item`. An entry
+        # that leaves its list is cleared in both registers.
         masks = queue.masks
         for stage, loads in (("place", taken), ("plan", moves)):
             stage_masks = Signal.like(queue.masks, name=f"masks_of_{stage}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The multipliers of one row of the array, with the weights that they work with."""
+"""The multipliers of one row of the array, and the weights in use."""
 
 from amaranth.hdl import Module, Shape, Signal, Value, signed
 from amaranth.lib import data, wiring
@@ -49,8 +49,8 @@ class MultiplierRow(wiring.Component):
                       all later ones |
     | `products`    | the products of the columns |
 
-    Without `enable` nothing moves, and nothing is loaded. All bits of `enable` have the same value:
-    each group has a bit of its own, so that a bit has few users.
+    Without `enable` nothing moves, and nothing is loaded. All bits of `enable` have the same value.
+    Each group has a bit of its own, so that a bit has few users.
 
     `products_per_dsp`: products that share a DSP block, where the fabric leaves the choice. With 0,
     on an ECP5, no block is used.

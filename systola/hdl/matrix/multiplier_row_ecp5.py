@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Mux, Signal,
 
 _BITS = 18
 _FIELD = 9
-"""Bits of one operand that the lower of two weights occupies."""
+"""Number of low bits of an operand that hold the first of two weights."""
 
 
 def multiply(
@@ -105,8 +105,9 @@ def _block(
     """
     product = Signal(2 * _BITS, name=f"product{name}")
     ports: dict[str, object] = {"i_CLK0": ClockSignal(), "i_RST0": Const(0)}
-    # The four multipliers side by side share four enables, and they may belong to two stages. Even
-    # a constant must not go to enables that this multiplier does not use.
+    # Four neighbouring multipliers share four enables, and the multipliers may belong to two
+    # stages. So this multiplier must not connect the enables that it does not use, not even to a
+    # constant.
     ports |= {"i_CE0": enable, "i_CE1": load, "i_CE2": enable, "i_CE3": enable}
     for letter, operand in (("A", _upper(a)), ("B", b)):
         ports |= _pins(f"i_{letter}", operand)

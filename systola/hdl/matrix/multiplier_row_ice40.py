@@ -46,7 +46,7 @@ def _block(
         halves |= {
             f"p_{half}_8x8_MULT_REG": Const(1, 1),
             f"p_{half}OUTPUT_SELECT": output,
-            f"p_{half}ADDSUB_LOWERINPUT": Const(pair, 2),  # selects the product of the halves
+            f"p_{half}ADDSUB_LOWERINPUT": Const(pair, 2),  # selects the products of the halves
             f"p_{half}ADDSUB_UPPERINPUT": Const(pair, 1),  # selects the inputs C and D, which are 0
         }
     unused = (

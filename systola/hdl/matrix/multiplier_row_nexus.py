@@ -12,10 +12,10 @@ _OPERAND_BITS = 9
 def multiply(
     m: Module, *, activation: Value, weights: list[Value], enable: Value, load: Value, name: str
 ) -> list[Value]:
-    """Return the products of one activation and several weights, with a MULT9X9 for each: half a
-    block.
+    """Return the products of one activation and several weights, with half a block for each.
 
-    A MULT9X9 has registers for its operands and its product, so a third register follows it.
+    Half a block is a MULT9X9. It has registers for its operands and its product, so a third
+    register follows it.
     """
     results: list[Value] = []
     for c, weight in enumerate(weights):

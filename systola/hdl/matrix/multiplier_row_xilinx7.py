@@ -7,7 +7,7 @@ UG479, "7 Series DSP48E1 Slice".
 from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value
 
 _FIELD = 16
-"""Bits of one operand that the lower of two weights occupies."""
+"""Number of low bits of an operand that hold the first of two weights."""
 
 
 def multiply(

@@ -33,7 +33,7 @@ def tile_size(config: Config) -> tuple[int, int]:
 
 
 def make_tile(config: Config) -> MXUTile:
-    """Return a tile of the configuration, to be placed here or converted on its own."""
+    """Return a tile of the configuration's array, as a submodule or as a module of its own."""
     rows, cols = tile_size(config)
     return MXUTile(
         rows=rows,
@@ -76,7 +76,7 @@ class MXU(wiring.Component):
     def __init__(self, *, config: Config):
         self._config = config
         self._flags = ["swap", "unsigned_weights"] if config.wide else ["swap"]
-        """Names of the flags that accompany the vectors; a flag has one bit for each row."""
+        """Names of the flags of a vector; inside the array a flag has one bit for each row."""
         super().__init__(
             {
                 "vector": In(data.ArrayLayout(signed(8), config.rows)),
@@ -108,8 +108,8 @@ class MXU(wiring.Component):
             signed_byte = Cat(byte, byte[7] & ~self.unsigned_vector) if wide else byte
             m.d.comb += vector_operands[k].eq(signed_byte)
 
-        # Systolic data set-up: row k is delayed by k cycles. Stage k of the delay carries the rows
-        # from k on.
+        # Systolic data set-up: row k is delayed by k cycles. Stage k of the delay has the rows from
+        # row k to the last one.
         skewed: list[Value] = []
         flags: dict[str, list[Value]] = {name: [] for name in self._flags}
         vector = vector_operands.as_value()

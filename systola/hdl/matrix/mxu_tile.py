@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rectangle of processing elements. An array of up to 32x32 is one tile, a larger array is made
-of equal tiles.
+"""A rectangle of processing elements (PEs). An array of up to 32x32 is one tile. A larger array
+consists of equal tiles.
 """
 
 from amaranth.hdl import Cat, Module, Shape, Signal, Value, signed
@@ -11,7 +11,7 @@ from systola.hdl.matrix.multiplier_row import PRODUCT_LATENCY, MultiplierRow, op
 from systola.hdl.parts.replica import Replica
 
 PE_LATENCY = PRODUCT_LATENCY + 1
-"""Cycles from an activation at a PE to its product in the partial sum: product, then sum."""
+"""Cycles from an activation at a PE to the partial sum that contains its product."""
 
 
 def sum_shape(*, rows: int, wide: bool) -> Shape:

@@ -17,7 +17,7 @@ FEED_LATENCY = BUFFER_LATENCY + 2
 """Cycles from the issue of a vector to its entry into the array: buffer read, two registers."""
 
 BITS_PER_SHIFT = 2
-"""Number of bits of each byte that share one copy of the rotation distance."""
+"""Bits of each byte that are rotated by the same copy of the rotation distance."""
 
 
 class FeedEvent(data.StructLayout):
@@ -26,10 +26,10 @@ class FeedEvent(data.StructLayout):
     | field      | meaning |
     |---|---|
     | `fetched`  | a line is read for the vector |
-    | `moved_on` | the line that was read last has become the line before |
+    | `moved_on` | the line that was read last becomes the line before |
     | `outside`  | the whole vector is `fill` |
     | `rotates`  | channels are packed |
-    | `shift`    | byte of the line before where the vector begins, if `rotates` |
+    | `shift`    | number of the vector's first byte in the line before, if `rotates` |
     | `head`     | bytes of the vector below this one are `fill`, if `rotates` |
     | `body`     | bytes of the vector from this one on are `fill`, if `rotates` |
     | `fill`     | the byte for places outside the map |
@@ -55,14 +55,14 @@ class VectorFeeder(wiring.Component):
 
     | port          | meaning |
     |---|---|
-    | `issue`       | an `event` comes; its line is read in this cycle |
+    | `issue`       | an `event` comes, and the line of its vector is read in this cycle |
     | `event`       | the note of the vector |
     | `buffer_data` | the line, BUFFER_LATENCY cycles after its read |
-    | `hold`        | stops the stages after the buffer, which belong to the array |
+    | `hold`        | stops the stages after the buffer, as it stops the array |
     | `vector`      | the vector, FEED_LATENCY cycles after the `issue` |
 
-    A vector is the first `rows` bytes of its line. With packed channels it is cut out of the line
-    before and its line. Bytes outside the map are `fill`.
+    A vector is the first `rows` bytes of its line. With packed channels the vector is cut out of
+    two lines: the line before and its line. Bytes outside the map are `fill`.
 
     `hold` comes BUFFER_LATENCY cycles after a cycle in which nothing was issued.
     """
@@ -111,8 +111,8 @@ class VectorFeeder(wiring.Component):
             with m.Elif(comes.moved_on):
                 m.d.sync += line_before.eq(arrived_line)
 
-        # A byte is rotated in groups of bits, so that several copies of the distance share the
-        # work.
+        # Each group of bits is rotated by its own copy of the distance, so that a copy has few
+        # users.
         lines = Cat(line_before, arrived_line)
         line_window = Signal(8 * rows)
         for first in range(0, 8, BITS_PER_SHIFT):

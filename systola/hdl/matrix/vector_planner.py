@@ -35,7 +35,7 @@ class Plan(data.StructLayout):
 
 
 class Place(data.StructLayout):
-    """A place of a walk, with its position. Two flags mark the first and last place of its row."""
+    """A place of a walk, and its position. Two flags mark the first and last place of a map row."""
 
     def __init__(self, *, config: Config):
         position = matrix_walk(config).position
@@ -84,9 +84,9 @@ class VectorPlanner(wiring.Component):
         packed = command.packed
         plan = self.plan.payload
 
-        # Packed channels: the vector begins at byte `first_byte` of its first line. Since its
-        # start, the row has moved on by `lines_crossed` lines. If the place before
-        # `vector_crosses`, it moves on by one more line.
+        # Packed channels: a vector begins at byte `first_byte` of its first line. With
+        # `vector_crosses`, the next vector of the row begins one line later. The first line of a
+        # vector is `lines_crossed` + `kept_crosses` lines after the line of its position.
         first_byte = Signal(range(rows))
         kept_byte = Signal.like(first_byte)
         next_byte = Signal(range(2 * rows))
@@ -104,12 +104,12 @@ class VectorPlanner(wiring.Component):
         place_free = Signal()
         at_row_start = Signal(reset_less=True)
         place_inside = Signal(reset_less=True)
-        # the plan only reads the first line, at the start of a row
+        # the plan primes: at the start of a row it only reads the first line
         place_primes = Signal(reset_less=True)
         # number of bytes of the vector in its first line
         bytes_in_line = Signal(range(rows + 1), reset_less=True)
         first_line = Signal(line_bits(self._config), reset_less=True)
-        # number of columns of the row from x on
+        # number of columns from the vector's x to the end of the row
         columns_remaining = Signal(signed(len(position.x) + 1), reset_less=True)
         feed_here = Signal(FeedEvent(rows=rows), reset_less=True)
         moves_on = Signal(reset_less=True)
@@ -130,7 +130,7 @@ class VectorPlanner(wiring.Component):
             m.d.sync += [
                 at_row_start.eq(place.row_starts),
                 place_inside.eq(~command.bounded | (inside_y & (inside_x | packed))),
-                # The last crossed line enters the adder as its carry.
+                # `kept_crosses` enters the adder as its carry.
                 first_line.eq((Cat(1, position.line) + Cat(kept_crosses, lines_crossed))[1:]),
                 bytes_in_line.eq(rows - first_byte),
                 columns_remaining.eq(command.width - position.x),
@@ -143,8 +143,8 @@ class VectorPlanner(wiring.Component):
                 ),
             ]
 
-        # The plan of the place. At the start of a row, the plan that reads its first line comes
-        # before it.
+        # The plan of the place. At the start of a row, a plan that only reads the first line comes
+        # before the plan of the vector.
         plan_valid, stays_valid = Signal(), Signal()
         primes_next = Signal()
         line_read = Signal()
@@ -186,9 +186,9 @@ class VectorPlanner(wiring.Component):
         m.d.sync += [plan_valid.eq(stays_valid), place_primes.eq(primes_next)]
         with m.If(plan_valid & self.plan.ready):
             m.d.sync += line_moved_on.eq(place_primes | moves_on)
-        # `starts_inside` comes late: the place is inside the map, so its first line must be read.
-        # So `primes_next` leaves out `places.valid`. With `places.valid` in it, synthesis would
-        # derive `will_be_free` from `primes_next`.
+        # `starts_inside`: the place is inside the map, so its first line must be read. This signal
+        # comes late in the cycle. So `primes_next` leaves out `places.valid`: with it, synthesis
+        # would derive `will_be_free` from `primes_next`, which is late, too.
         starts_inside = inside_x & (~command.bounded | inside_y)
         begins_row = place_free & packed & place.row_starts
         still_primes = ~place_free & place_primes & ~self.plan.ready

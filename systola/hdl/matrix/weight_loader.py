@@ -19,15 +19,16 @@ class WeightLoader(wiring.Component):
     | `load`    | a bit for each row of the array: the taken row is written to its shadow weights |
     | `ready`   | a tile may be swapped in |
     | `swap`    | swaps the tile in; only while `ready`; the array sees it two cycles later |
-    | `hold`    | stops the array: a row has not arrived, and the swap may be about to need it |
+    | `hold`    | stops the array: a row of the swapped tile is late, and may be needed next |
 
     Rows of a tile are taken as they arrive, row 0 first, as soon as the shadow weights are free. A
     swap moves through the array like a wave, one row a cycle, and so does the load. So a tile is
     `ready` from the cycle in which its row 0 is written.
 
-    Latency: none from the first row to `ready`. Throughput: one row a cycle. The next tile may
-    follow `stages` + 1 cycles after the swap. With rows > stages this is a tile every `rows`
-    cycles. Back-pressure: rows wait in the FIFO, and a late row stops the array by `hold`.
+    Latency: `ready` is high in the cycle in which the first row is taken. Throughput: one row a
+    cycle. The next tile may follow `stages` + 1 cycles after the swap. With rows > stages this is a
+    tile every `rows` cycles. Back-pressure: rows wait in the FIFO, and a late row stops the array
+    by `hold`.
     """
 
     def __init__(self, *, config: Config):

@@ -18,9 +18,9 @@ BANKS = 2
 COLUMNS_PER_SHIFT = 2
 """Number of columns that share one register for the distance by which sums are shifted."""
 READ_LATENCY = 3
-"""Cycles from `enable` & `ready` to the row: memory, its output register, choice of the bank."""
+"""Cycles from `enable` & `ready` of a read to its row: memory, output register, choice of bank."""
 SUMS_LATENCY = 1
-"""Cycles from `update.enable` to its sums."""
+"""Cycles from `update.enable` to the sums of the update."""
 UPDATE_LATENCY = SUMS_LATENCY + 1
 """Cycles from `update.enable` to the write of the row: memory, output register of the memory.
 
@@ -97,8 +97,8 @@ class Accumulators(wiring.Component):
         m.d.comb += self.read.ready.eq(~update.reads.bit_select(self.read.address[0], 1))
 
         # Updates on their way, the youngest first: read of the memory, its output register,
-        # addition and write. `found` has two bits for each stage. They compare its row with the row
-        # of `update`: in the even bits of the address, and in the odd bits.
+        # addition and write. `found` has two bits for each stage. They compare the row's address in
+        # the stage with `update.address`: the even address bits, and the odd address bits.
         row = [update.address]
         valid = [update.enable]
         halves = range(min(2, len(update.address)))
@@ -159,9 +159,9 @@ class Accumulators(wiring.Component):
         same = [Signal(len(halves), name=f"same_{distance}") for distance in (1, 2)]
         m.d.sync += [adds_old.eq(update.adds), *map(Signal.eq, same, found)]
         m.d.comb += forward_missing.eq(~adds_old | same[0].all() | same[1].all())
-        # copies of `same[0]`, for each column
+        # a copy of `same[0]` for each column
         youngest = m.submodules.youngest = Replica(width=len(halves) * cols)
-        none = m.submodules.none = Replica(width=cols)  # copies of ~`update.adds`, for each column
+        none = m.submodules.none = Replica(width=cols)  # a copy of ~`update.adds` for each column
         aside = m.submodules.aside = Replica(width=cols)
         from_odd = m.submodules.from_odd = Replica(width=cols)
         m.d.comb += [

@@ -22,8 +22,8 @@ class ParitySram(wiring.Component):
     | `flawed` | FLAW_LATENCY cycles after `counts`: in some byte an odd number of its nine bits had
                  changed |
 
-    Bits count as changed since they were written. A memory that is 0 from the beginning, like the
-    memories of FPGAs, has no flaw.
+    A bit has changed if it differs from the bit that was written last. A memory that is 0 from the
+    beginning, like the memories of FPGAs, has no flaw.
     """
 
     def __init__(self, *, width: int, depth: int):

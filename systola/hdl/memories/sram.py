@@ -26,7 +26,7 @@ them.
 _ECP5_ADDRESS_BITS = 14
 """Address bits of a block RAM of the ECP5: it has 2^14 words of 1 bit, or fewer and wider words."""
 _ECP5_WIDTHS = {5: 36, 4: 18, 3: 9, 2: 4, 1: 2, 0: 1}
-"""Width of a word of a block RAM, by the number of address bits that such words leave unused."""
+"""Widths of words in a block RAM, by the number of its address bits that are then unused."""
 
 
 def sram_ports(*, width: int, depth: int) -> dict[str, wiring.Member]:

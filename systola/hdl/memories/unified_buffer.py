@@ -26,7 +26,7 @@ class UnifiedBuffer(wiring.Component):
     | `activate`    | writes of the activation unit; always win, so `activate.ready` is 1 |
     | `dma_in`      | writes of the DMA |
     | `link_in`     | writes of the links, on the port of the DMA; only with links |
-    | `flawed`      | a line that was read differed from the written one; only with parity |
+    | `flawed`      | a line that was read had changed since it was written; only with parity |
 
     Reads yield to the reads above them in the table, and writes yield to the writes above them.
     Line a lies in bank a mod banks. So two sequential streams that meet in a bank collide once, and
@@ -67,8 +67,7 @@ class UnifiedBuffer(wiring.Component):
             return port.address[:bits]
 
         def banks_meet(port: wiring.PureInterface, other: wiring.PureInterface | int) -> Value:
-            """Return whether a port addresses a given bank: the bank of another port, or a bank by
-            number.
+            """Return whether a port addresses the bank `other`, or the bank of the port `other`.
 
             A port that reads a pair addresses two banks. Their numbers differ in the lowest bit.
             """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The families of FPGAs with multipliers and memories that the design knows.
+"""The families of FPGAs of which the design can place the multipliers and memories.
 
 A component with several implementations chooses one by `fabric_of(platform)` in `elaborate`. All of
 them have the same ports and the same behaviour, cycle by cycle.

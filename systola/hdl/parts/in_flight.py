@@ -11,7 +11,7 @@ instruction of the machine never waits.
 
 Chaining: the oldest entry of a list reports how far its instruction has got (`Progress`). An
 instruction that waits for this entry may touch all addresses below: it follows a line or row later.
-The same holds while the oldest entry is an older one of the `run` of the awaited entry. A run is,
+This also holds if the oldest entry is not the awaited one, but belongs to its `run`. A run is,
 for example, the instructions that fill the blocks of one matrix.
 """
 
@@ -36,10 +36,10 @@ class Awaited(data.StructLayout):
     | field     | meaning |
     |---|---|
     | `pending` | the entry is still in the list |
-    | `place`   | its place in the ring |
+    | `place`   | place of the entry in the ring |
     | `run`     | number of older entries in its run; each entry of a run but the oldest rises |
 
-    An entry rises if its addresses begin at or after the end of the entry before.
+    An entry rises if its region begins at or after the end of the region of the entry before.
     """
 
     def __init__(self, depth: int):
@@ -52,7 +52,7 @@ class Progress(data.StructLayout):
     | field     | meaning |
     |---|---|
     | `retires` | the entry leaves the list at the end of this cycle |
-    | `place`   | its place in the ring |
+    | `place`   | place of the entry in the ring |
     | `reached` | first address that the entry may still need |
     """
 
@@ -89,7 +89,7 @@ def holds(awaited: data.View, progress: data.View, below: Value) -> Value:
 def kept(awaited: data.View, progress: data.View) -> Value:
     """Return the values of some masks in the next cycle.
 
-    `masks` is a structure of `Awaited`. `progress` has the report of the list of each mask.
+    `awaited` is a structure of `Awaited` masks. `progress` has the report of the list of each mask.
     """
     return Cat(
         Cat(still(awaited[name], progress[name]), awaited[name].place, awaited[name].run)

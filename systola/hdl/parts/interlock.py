@@ -25,9 +25,9 @@ class Check:
     |---|---|
     | `watched` | name of the mask that the check uses |
     | `used`    | name of a bit of the item; the check is left out if this bit is 0 |
-    | `address` | name of the field; None: the item waits until the entry has left its list |
-    | `space`   | bits that the address has in addition: they name the address space in which it
-                  lies |
+    | `address` | name of the field with the address; None: the item waits until the entry has left
+                  its list |
+    | `space`   | further bits of the address, which name its address space |
     """
 
     watched: str
@@ -49,8 +49,8 @@ class Interlock(wiring.Component):
     | `frees`                  | the value of `input.ready` in the next cycle |
     | `awaited`                | the masks of the `input`, valid in the same cycle |
     | `progress`               | the report of the list of each mask |
-    | `output`                 | items that may pass, from registers by a gate; `output.ready` must
-                                 be a register |
+    | `output`                 | items that may pass; they come from registers through a gate;
+                                 `output.ready` must be a register |
     | `waits`                  | a bit for each mask: the `oldest` item waits for its entry |
     | `oldest`, `oldest_valid` | the next item to pass, and whether there is one |
 
@@ -98,7 +98,7 @@ class Interlock(wiring.Component):
         slot = data.StructLayout({"item": self._item, "masks": self._masks})
         # An item moves through three registers. `arrived` makes `input.ready` a register. The
         # addresses of the item in `compared` are compared in this cycle. The result for the item in
-        # `judged` is known. While `judged` is `blocked`, its own addresses are compared instead.
+        # `judged` is known. While `judged` is `blocked`, its item is compared again instead.
         arrived = Signal(slot, reset_less=True)
         arrived_valid = Signal()
         compared = Signal(slot, reset_less=True)
@@ -159,7 +159,7 @@ class Interlock(wiring.Component):
         with m.If(looks_again | ~blocked):
             m.d.sync += [
                 seen.eq(waits),
-                # A mask without a pending entry stays clear from then on.
+                # Once the entry of a mask has left its list, the mask holds nothing back.
                 blocked.eq(
                     waits.as_value().any() & (looks_again | (judged_moves & compared_valid))
                 ),
@@ -170,8 +170,7 @@ class Interlock(wiring.Component):
             arrived_valid.eq(~self.frees),
         ]
 
-        # A mask loses an entry that leaves its list, in each of the registers that an item may be
-        # in.
+        # When an entry leaves its list, it is cleared in the masks of all three registers.
         masks: dict[str, data.View] = {}
         for name, source in (
             ("incoming", incoming.masks),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ring of payloads: data of the entries of a list that only the oldest entry needs."""
+"""A ring of payloads: data for the entries of a list, shown only for the oldest entry."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring

@@ -48,8 +48,8 @@ class SelectingAdder(wiring.Component):
         if fabric_of(platform) is not Fabric.ECP5:
             chosen = (self.choose_b & self.b) | (~self.choose_b & self.c)
             a = ~self.a if self._subtracted else self.a
-            # A further bit below the operands takes the carry, so that one adder adds all three
-            # numbers.
+            # `carry` enters through a further bit below the operands. So one adder adds both
+            # operands and `carry`.
             m.d.comb += self.total.eq((Cat(1, a) + Cat(self.carry, chosen))[1:])
             return m
         width = len(self.total)

@@ -11,9 +11,7 @@ from amaranth.lib import data
 
 NUMBER_BITS = 7
 PLACE_BITS = 3
-"""Number of low bits of a sequence number that tell apart the entries that are in a list at one
-time.
-"""
+"""Number of low bits of a sequence number that tell apart all entries in a list at one time."""
 SPAN = 48
 """Number of instructions in a span, see Spans."""
 
@@ -34,7 +32,7 @@ class Numbered(data.StructLayout):
 
 
 def distance(number: Value, oldest: Value) -> Value:
-    """Return how many entries a list has before the entry with a number."""
+    """Return how many entries of a list are older than the entry with a number."""
     return (number - oldest)[:NUMBER_BITS]
 
 

@@ -3,4 +3,4 @@
 
 TILE_LIMIT = 32
 """Longest side of a tile in rows or columns. A larger array is a grid of instances of one tile
-module. Otherwise Amaranth would emit each copy anew. Simulators compile the one module once."""
+module, which simulators compile once. Without instances Amaranth would emit each tile anew."""

@@ -35,8 +35,8 @@ class Level:
     | field        | meaning |
     |---|---|
     | `name`       | name of the loop |
-    | `count_bits` | bits of the number of its iterations |
-    | `moves`      | the coordinates that it moves, each with the bits of its step |
+    | `count_bits` | width in bits of the number of iterations |
+    | `moves`      | the coordinates that the loop moves, each with the width in bits of its step |
     """
 
     name: str
@@ -107,8 +107,8 @@ class Walker(wiring.Component):
     | `last`            | for each level whether it is in its last iteration |
     | `ends`            | the present place is the last of the walk |
 
-    All outputs but `will_be_present` and `walk.ready` are registers. Throughput: a place a cycle. A
-    walk begins WALK_GAP cycles after it came, and WALK_GAP cycles lie between two.
+    All outputs but `will_be_present` and `walk.ready` are registers. Throughput: a place a cycle.
+    The first place comes WALK_GAP cycles after its walk. WALK_GAP cycles lie between two walks.
     docs/architecture.md, "Ready a cycle ahead", has the timing of `will_be_present`.
     """
 

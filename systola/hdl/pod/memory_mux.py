@@ -20,7 +20,7 @@ from systola.hdl.transfers.axi import ReadSignature, WriteSignature, master_port
 
 
 def memory_ports(config: Config, cores: int, shared: SharedMemory) -> dict[str, wiring.Member]:
-    """Return the masters of a pod in which cores share a memory."""
+    """Return the AXI4 masters of a pod in which all cores share one memory."""
     size = {"address_bits": config.address_bits, "data_bytes": shared.word_bytes}
     read_ids, write_ids = ceil_log2(_readers(cores, shared)), ceil_log2(max(cores, 2))
     return {
@@ -43,9 +43,9 @@ class MemoryMux(wiring.Component):
     | `memory_read`, `memory_write`            | the masters |
 
     A read of host memory by core i has the ID i, and so has a write. A read of weights has the ID
-    `cores`, or without broadcast `cores` + i. Bursts are of whole words. So the first and the last
-    word of a read may have bytes that were not requested. The docstrings of the units in this
-    folder describe their buffers and their order of service.
+    `cores`, or without broadcast `cores` + i. Bursts consist of whole words of the memory. So the
+    first and the last word of a read may have bytes that were not requested. The docstrings of the
+    units in this folder describe their buffers and their order of service.
     """
 
     def __init__(self, *, config: Config, cores: int, shared: SharedMemory):

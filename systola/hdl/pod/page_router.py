@@ -22,8 +22,8 @@ class PageRouter(wiring.Component):
     | `pages` | page 0 of the pod, and a page for each core |
 
     An address beyond the last page becomes NOWHERE in page 0. One read and one write run at a time.
-    Each takes one cycle more than without the router. The next access is looked at after the answer
-    to the access before.
+    Each takes one cycle more than without the router. The next access begins after the answer to
+    the access before.
     """
 
     def __init__(self, *, cores: int):

@@ -18,7 +18,7 @@ from systola.hdl.tpu import TPU
 from systola.hdl.transfers.axi import LiteSignature, master_ports
 
 LINK_STAGES = 2
-"""Registers between two cores, each way."""
+"""Number of registers on a link between two cores, in each direction."""
 _CORE_STAGES = 8
 """Number of cycles after which a core that is no longer busy certainly sends no more credits."""
 
@@ -36,8 +36,8 @@ class Pod(wiring.Component):
                                                  `shared` |
     | `irq`                                    | a pending interrupt of the pod is enabled |
 
-    The module `tpu` is converted separately. `stages`: number of registers between two cores, each
-    way. `uneven`: all wires are uneven, as LinkWire describes it.
+    The module `tpu` is converted separately. `stages`: number of registers between two cores, in
+    each direction. `uneven`: all wires are uneven, as LinkWire describes it.
     """
 
     def __init__(

@@ -76,7 +76,7 @@ class PodControl(wiring.Component):
             return fault_found
 
         busy, done, faults = (all_with(bit) for bit in (Status.BUSY, Status.DONE, Status.FAULT))
-        # cycles that remain of the start
+        # cycles until the start of the cores is over
         start_remaining = Signal(range(self._settle + LAUNCH + 1))
         program_runs = Signal()  # the program that was started has not ended
         ended_well = Signal()

@@ -21,7 +21,7 @@ from systola.hdl.host.register_bank import RegisterBank, name_of
 from systola.hdl.transfers.axi import LiteSignature
 
 CAUSE_BITS = 8
-"""Bits of the cause in FIRST_FAULT; the core has the bits above."""
+"""Width in bits of the cause in FIRST_FAULT; the bits above it are the number of the core."""
 
 
 class PodRegisters(wiring.Component):

@@ -14,12 +14,12 @@ from systola.hdl.pod.word_ports import WordBurst
 PATIENCE = 256
 """Largest number of cycles for which a request waits for the other cores of its group."""
 BURSTS_AHEAD = 16
-"""Bursts under way at one time."""
+"""Largest number of bursts under way at one time."""
 SETTLES = 2
 """Number of cycles after a grant in which there is no other grant.
 
-The registers with the requests, and with the equal requests, still show the granted request in
-these cycles.
+In these cycles, the granted request still is in the registers with the requests and the
+comparisons of requests.
 """
 
 

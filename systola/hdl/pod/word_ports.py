@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layouts for the units of a shared memory port; a word is as wide as the port."""
+"""Layouts for the units of a pod's shared memory port; a word is as wide as this port."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from systola.hdl.transfers.axi import Response
 
 
 class WordBurst(data.StructLayout):
-    """A burst of `length` + 1 words from address `word` on, which counts words."""
+    """A burst of `length` + 1 words; `word` is the number of its first word in memory."""
 
     def __init__(self, *, address_bits: int, word_bytes: int):
         super().__init__({"word": address_bits - exact_log2(word_bytes), "length": 8})

@@ -26,8 +26,8 @@ class WriteWidener(wiring.Component):
     | `answered`, `answer` | the response for the oldest burst, which the core takes at once |
 
     Bytes of a word that do not belong to the burst are not written. A burst becomes a `request`
-    when it is complete, so its `words` never wait for the core. So a core that waits for another
-    core blocks no other core. All bursts have the ID 0. Throughput: a beat a cycle.
+    when it is complete, so its `words` never wait for the core. A core that waits for another core
+    therefore blocks no third core. All bursts have the ID 0. Throughput: a beat a cycle.
     """
 
     def __init__(self, *, port: NarrowPort):

@@ -14,7 +14,7 @@ from systola.hdl.transfers.axi import BOUNDARY_BYTES
 class Run(data.StructLayout):
     """A run that has `beats` contiguous beats, at least one, from a byte `address` on.
 
-    `last` marks the last run; its last burst becomes `last`.
+    `last` marks the last run of a transfer. The last burst of this run becomes `last`.
     """
 
     def __init__(self, *, address_bits: int, beat_bits: int):
@@ -41,7 +41,7 @@ class BurstCutter(wiring.Component):
     of `bus_bytes`.
 
     Latency: one cycle from run to first burst. Throughput: a burst a cycle, from run to run as
-    well. `burst` comes from registers, `run.ready` from registers and `burst.ready` by a gate.
+    well. `burst` comes from registers. `run.ready` depends on registers and `burst.ready`.
     """
 
     def __init__(self, *, address_bits: int, beat_bits: int, bus_bytes: int, max_burst_beats: int):
@@ -92,8 +92,8 @@ class BurstCutter(wiring.Component):
                 Cat(Mux(self.run.ready, first_beat, 0)[:bits], blocks.total)
             )
         with m.If(self.run.ready):
-            # The run fits in one burst if `beats_to_end` is at most `largest` + 1. If its beats
-            # alone are more, no sum is needed to see this.
+            # A run fits in one burst if `beats_to_end` is at most `largest` + 1. If the run alone
+            # has more beats, no sum is needed.
             beyond = beats_to_end[bits + 1] | (beats_to_end[bits] & beats_to_end[:bits].any())
             is_single = ~(run.beats[bits + 1 :].any() | beyond)
             m.d.sync += [

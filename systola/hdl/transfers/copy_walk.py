@@ -20,7 +20,7 @@ class CopyWalk(wiring.Component):
     | `restart`   | sets `address` to `first` |
     | `step`      | sets `address` to `following`; does nothing together with `restart` |
     | `address`   | the present address, a register |
-    | `following` | the address after it |
+    | `following` | the address after `address` |
     | `in_tail`   | the line is in the tail, a register |
     """
 
@@ -42,11 +42,11 @@ class CopyWalk(wiring.Component):
         m = Module()
         tail = self.tail
         # `in_tail` is computed for the next `address`, so that the work on a line waits for no
-        # comparison. Where rows have their blocks side by side, `block_number`, from 1 on, is the
-        # block of this line in its row. The sign of a difference comes directly out of a carry
-        # chain. A comparison does not.
+        # comparison. With `tail.every`, rows have their blocks side by side. Then `block_number`
+        # counts the blocks of a row, from 1 on. The sign of a difference comes directly out of a
+        # carry chain. A comparison does not.
         block_number, next_block = Signal.like(tail.every), Signal.like(tail.every)
-        tail_begun = Signal()  # without `every`: all lines from this line on are in the tail
+        tail_begun = Signal()  # without `tail.every`: this line and all later ones are in the tail
         m.d.comb += [
             self.following.eq(self.address + 1),
             block_number.eq(Mux(self.restart | self.in_tail, 1, next_block)),

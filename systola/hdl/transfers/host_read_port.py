@@ -13,7 +13,7 @@ from systola.hdl.parts.skid_buffer import SkidBuffer
 from systola.hdl.transfers.axi import ReadSignature, is_error
 
 READS_IN_FLIGHT = 64
-"""Bursts under way at one time: enough for a single-beat burst a cycle at 60 cycles of latency."""
+"""Largest number of bursts under way. It allows a burst of one beat a cycle at latency 60."""
 
 FETCH_INTERVAL = 3
 """Least number of cycles from a request of the fetch to its next request."""
@@ -40,13 +40,13 @@ class HostReadPort(wiring.Component):
     |---|---|
     | `bus`           | the read channels of host memory |
     | `base`          | address of the host window |
-    | `data_request`  | a request for data; `ready` comes from registers by a gate |
+    | `data_request`  | a request for data; `ready` comes from registers through a gate |
     | `data_beat`     | the beats of data |
     | `fetch_request` | a request of the fetch; `ready` is a register |
     | `fetch_urgent`  | in the next cycle the fetch goes first |
     | `fetch_beat`    | the beats of the fetch, which takes each of them at once |
     | `stop`          | sends no more requests and swallows the beats |
-    | `quiet`         | nothing is under way |
+    | `quiet`         | no burst is under way |
 
     A request for data appears on AR in the next cycle at the earliest, one a cycle. A request of
     the fetch is copied into a register first, so it takes a cycle more. Its `ready` comes after the
@@ -127,7 +127,7 @@ class HostReadPort(wiring.Component):
             self.fetch_request.ready.eq(fetch_goes),
         ]
 
-        # The count of bursts is one cycle late.
+        # `bursts_under_way` counts one cycle late.
         bursts_under_way = Signal(range(READS_IN_FLIGHT + 1))
         burst_began = Signal()
         burst_ended = Signal()
@@ -136,7 +136,7 @@ class HostReadPort(wiring.Component):
             burst_ended.eq(bus.rvalid & bus.rready & bus.rlast),
             bursts_under_way.eq(bursts_under_way + burst_began - burst_ended),
             self.quiet.eq((bursts_under_way == 0) & ~burst_began & ~burst_sent),
-            # Up to three bursts have begun that the count does not show yet.
+            # `bursts_under_way` may not show the last three bursts yet.
             has_room.eq(bursts_under_way < READS_IN_FLIGHT - 2),
         ]
 

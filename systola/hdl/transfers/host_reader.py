@@ -26,10 +26,10 @@ class _Write(data.StructLayout):
     | `buffer`    | a line of the buffer is written |
     | `planes`    | a bit for each plane of the entry: it is written |
     | `fills`     | the last plane of the entry is written |
-    | `last`      | the last write of an instruction; also for a table, though a table has a port of
-                    its own |
+    | `last`      | this is the last write of an instruction; also set for a table, which is written
+                    by a port of its own |
     | `address`   | the line or entry |
-    | `following` | the address after it |
+    | `following` | the address after `address` |
     | `data`      | the bytes |
     """
 
@@ -49,8 +49,8 @@ class _Write(data.StructLayout):
 
 
 class HostReader(wiring.Component):
-    """A unit that requests the beats of one instruction after the other and writes them to their
-    place.
+    """A unit that requests the beats of one instruction after the other, and writes them to the
+    chip.
 
     | port           | meaning |
     |---|---|
@@ -65,8 +65,8 @@ class HostReader(wiring.Component):
     | `buffer`       | writes of lines |
     | `parameters`   | writes of planes of parameter entries |
     | `tables`       | writes of bytes of tables |
-    | `error`        | memory answered a beat of the oldest of `entries` with an error in the cycle
-                       before |
+    | `error`        | in the cycle before, memory answered with an error to a beat of the oldest
+                       instruction in `entries` |
 
     Requests run ahead of the data by any number of instructions. Latency: two cycles from transfer
     to request, two from the last beat of a line to its write. Throughput: a beat a cycle into
@@ -121,7 +121,7 @@ class HostReader(wiring.Component):
         # The kind of `entry`, in a register from the start of the entry on. So the logic below does
         # not wait for the memory of entries.
         kind = Signal(Kind)
-        is_last_line = Signal()  # the line is the last of its entry
+        is_last_line = Signal()  # the line is the last one of `entry`
         more_bytes = Signal()  # bytes of a table remain to be written before the line moves
         write_free = Signal()  # the port is free: the line before has been written
         line_moves = Signal()
@@ -226,7 +226,7 @@ class HostReader(wiring.Component):
         config, entry = self._config, self.entries.command
         walk = m.submodules.walk = CopyWalk(config=config)
         plane_chosen = Signal(PARAMETER_PLANES, init=1)
-        address_done = Signal()  # the line, or plane, is the last one of its address
+        address_done = Signal()  # the line or plane completes its address
         address_is_last = Signal()
         beats = TABLE_BYTES // config.host_bus_bytes
         m.d.comb += [
@@ -243,8 +243,8 @@ class HostReader(wiring.Component):
             ]
         with m.Else():
             with m.If(kind == Kind.TABLE):
-                # This is the last line of a table, which counts as a single address. The flag comes
-                # one cycle late, but a line takes several cycles.
+                # A table counts as a single address, so the flag marks the last line of the table.
+                # It comes one cycle late. This is early enough: a line takes several cycles.
                 m.d.sync += address_is_last.eq(
                     byte[exact_log2(config.host_bus_bytes) :] == beats - 1
                 )
@@ -256,8 +256,8 @@ class HostReader(wiring.Component):
                     address_done.eq(plane_chosen[-2]),
                 ]
 
-        # The bytes that a line in the tail keeps. `entry` can be seen before its first line is
-        # complete.
+        # The bytes that a line in the tail keeps. They may come from a register, since `entry` is
+        # there before its first line is complete.
         bytes_in_tail = Signal(config.rows)
         m.d.sync += bytes_in_tail.eq(
             Cat((entry.kind != Kind.BUFFER) | (i < entry.tail.bytes) for i in range(config.rows))
@@ -276,7 +276,7 @@ class HostReader(wiring.Component):
         return line_write
 
     def _write(self, m: Module, line_write: data.View, write_free: Signal) -> None:
-        """Drive the ports from registers."""
+        """Drive the write ports and the list from registers."""
         shown_write = Signal.like(line_write)
         m.d.comb += [
             write_free.eq(~shown_write.buffer | self.buffer.ready),
@@ -293,7 +293,7 @@ class HostReader(wiring.Component):
         ]
         with m.If(write_free):
             m.d.sync += shown_write.eq(line_write)
-        # The last write was on the ports in the cycle before, and did not have to wait.
+        # In the cycle before, the last write of an instruction was on the ports, and was taken.
         last_shown = Signal()
         write_waited = Signal()
         m.d.sync += [

@@ -20,7 +20,7 @@ from systola.hdl.transfers.burst_planner import BurstPlanner
 from systola.hdl.transfers.copy_walk import CopyWalk
 
 WATCHED = ("host_reading", "activate_writing")
-"""Lists with instructions that may still have to write a line."""
+"""Names of the lists with instructions that may still write a line which this unit reads."""
 LINES_AHEAD = 8
 """Number of lines that are read from the buffer ahead of the bus.
 
@@ -29,12 +29,14 @@ One more line may be on its way that is not counted yet.
 BURSTS_AHEAD = 16
 """Largest number of bursts announced on AW ahead of their data."""
 WRITES_IN_FLIGHT = 64
-"""Largest number of bursts without an answer."""
+"""Largest number of bursts that memory has not answered."""
 
 
 class _Line(data.StructLayout):
-    """A line to be read. `tail`: only the bytes of a tail are written. `used` is always 1, as each
-    `Check` names such a bit.
+    """A line to be read.
+
+    `tail`: the line is in the tail, so only some of its bytes are written. `used` is always 1: each
+    `Check` of the interlock needs such a bit.
     """
 
     def __init__(self, *, config: Config):
@@ -62,7 +64,7 @@ class HostWriter(wiring.Component):
     | `error`        | an answer was an error in the cycle before |
     | `stop`         | announces no more bursts, and finishes the announced ones with no byte
                        enabled |
-    | `quiet`        | nothing is under way |
+    | `quiet`        | no burst is under way |
 
     A beat that was already on its way at `stop` still writes its bytes.
 
@@ -168,7 +170,7 @@ class HostWriter(wiring.Component):
         m.d.comb += [bus.bready.eq(1), self.queue.pop.eq(self.host_writing.retire)]
         with m.If(self.queue.pop):
             m.d.sync += [transfer_planned.eq(0), last_announced.eq(0)]
-        # A burst may still wait for AW. Its data must not be sent before.
+        # A burst may still wait for AW. The data of this burst must not be sent before.
         return sender.input.ready
 
     def _read(self, m: Module, lines: PayloadRing) -> None:

@@ -20,7 +20,8 @@ class TileReader(wiring.Component):
     | `start`  | takes `line`, `tiles` and `wide`; only while `idle` |
     | `line`   | the first line |
     | `tiles`  | the number of tiles |
-    | `wide`   | a tile has every other line, and the next tile has the lines between |
+    | `wide`   | the weights are int16: a tile has every other line, and the next tile has the lines
+                 between |
     | `idle`   | the unit has read all rows, and they came in earlier cycles; a register |
     | `room`   | there is room for another row |
     | `buffer` | reads of lines |
@@ -53,7 +54,7 @@ class TileReader(wiring.Component):
         tiles_remaining = Signal.like(self.tiles, reset_less=True)
         row_number = Signal(range(rows), reset_less=True)
         wide = Signal(reset_less=True)
-        # This tile consists of the lines between the lines of the tile before.
+        # high if this tile has the lines between the lines of the tile before
         is_between = Signal(reset_less=True)
         busy = Signal()
         rows_coming = Signal(BUFFER_LATENCY)
@@ -65,8 +66,9 @@ class TileReader(wiring.Component):
             self.asks.eq(self.buffer.enable & self.buffer.ready),
             self.pushes.eq(rows_coming[-1]),
             is_last_row.eq(row_number == rows - 1),
-            # The step to the next line that is read. A wide tile has every other line. The first of
-            # two wide tiles ends with a step back, to the line after its first line.
+            # The step to the next line that is read. A wide tile has every other line. At the
+            # end of the first of two wide tiles, the step goes back to the line after the tile's
+            # first line.
             step.eq(Mux(wide, Mux(is_last_row, Mux(is_between, 1, 3 - 2 * rows), 2), 1)),
         ]
         m.d.sync += [

@@ -19,7 +19,7 @@ from systola.hdl.transfers.tile_reader import TileReader
 from systola.hdl.transfers.weight_fifo import LATENCY, WeightFifo
 
 READS_IN_FLIGHT = 8
-"""Bursts under way at one time."""
+"""Largest number of bursts under way at one time."""
 ROW_LATENCY = LATENCY
 """Cycles from a row's last beat to `rows.valid`."""
 
@@ -31,8 +31,8 @@ class WeightFetch(wiring.Component):
 
     | port       | meaning |
     |---|---|
-    | `queue`    | the queue of commands; `pop`: all bursts of the command before are requested; a
-                   register |
+    | `queue`    | the queue of commands; `pop`, a register: in the cycle before, this unit began
+                   the oldest command |
     | `settled`  | the queue awaited no entry in the cycle before, see `settled_queue`; only with
                    training |
     | `buffer`   | reads of lines; only with training |
@@ -40,18 +40,18 @@ class WeightFetch(wiring.Component):
     | `base`     | address of the weight window |
     | `rows`     | the rows of the weight FIFO |
     | `stop`     | requests nothing more and swallows the beats |
-    | `quiet`    | nothing is under way |
+    | `quiet`    | no burst is under way |
     | `error`    | memory answered a beat with an error in the cycle before |
-    | `error_pc` | program counter of the instruction of this beat |
+    | `error_pc` | with `error`: program counter of the instruction that requested the beat |
 
     Throughput: one beat a cycle, or the fraction `weight_throttle` of it. The FIFO of
     `weight_fifo_tiles` tiles is the back-pressure. Latency: two cycles from the command to the bus,
     ROW_LATENCY cycles from a row's last beat to `rows.valid`.
 
     Commands for weight memory follow one another without waiting for data. A command `from_buffer`
-    waits until its queue is unblocked and `settled`, and all tiles before it have come. It is done
-    before the next command begins. Its first line is requested three cycles after the last of
-    these conditions.
+    waits until its queue is unblocked and `settled`, and all tiles before it have come. The
+    first line of the command is requested three cycles after the last of these conditions. The next
+    command begins after the last row has come.
     """
 
     def __init__(self, *, config: Config):
@@ -100,8 +100,8 @@ class WeightFetch(wiring.Component):
 
         under_way = self._request(m, platform, cutter)
 
-        # Program counters of commands from their start to their last beat: one in the cutter, the
-        # others under way.
+        # Program counters of the commands that have begun and still wait for beats: one command in
+        # the cutter, the others with all bursts sent.
         pcs = m.submodules.pcs = PayloadRing(
             payload=data.StructLayout({"pc": PC_BITS}), depth=READS_IN_FLIGHT + 2
         )
@@ -173,8 +173,8 @@ class WeightFetch(wiring.Component):
     def _request(self, m: Module, platform: object, cutter: BurstCutter) -> SyncFIFO:
         """Send bursts to memory, and count those under way.
 
-        Returns a FIFO with an entry for each burst under way. The entry is 1 for the last burst of
-        its command. It comes one cycle after the burst is sent.
+        Returns a FIFO with an entry for each burst under way, 1 for the last burst of a command.
+        An entry comes into the FIFO one cycle after its burst is sent.
         """
         config, bus = self._config, self.bus
         under_way = m.submodules.under_way = SyncFIFO(width=1, depth=READS_IN_FLIGHT)
@@ -239,7 +239,7 @@ class WeightFetch(wiring.Component):
         return row_complete, complete_row
 
     def _throttle(self, m: Module) -> Signal:
-        """Return whether a beat may pass: in `numerator` of `denominator` cycles."""
+        """Return a signal that allows a beat in `numerator` of each `denominator` cycles."""
         beat_allowed = Signal()
         numerator, denominator = self._config.weight_throttle
         if numerator == denominator:

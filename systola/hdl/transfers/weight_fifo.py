@@ -25,7 +25,7 @@ class WeightFifo(wiring.Component):
 
     Throughput: a row a cycle in and out. Latency: LATENCY cycles from `push` to `rows.valid`, two
     from `rows.pop` to the room for another row. All outputs are registers; `rows.row` is the
-    memory's.
+    output register of the memory.
     """
 
     def __init__(self, *, width: int, depth: int):
@@ -46,7 +46,7 @@ class WeightFifo(wiring.Component):
         depth = self._depth
         memory = m.submodules.memory = Sram(width=self._width, depth=depth, output_register=True)
 
-        rows_stored = Signal(range(depth + 1))  # number of rows in the FIFO that have not been read
+        rows_stored = Signal(range(depth + 1))  # number of rows that have not been read
         has_row = Signal()
         row_read = Signal()
         m.d.comb += [
