@@ -40,7 +40,7 @@ class OutputNames(Protocol):
         ...
 
     def could_be(self, path: str) -> bool:
-        """Return whether the absolute `path`, in which no links are left, is such a name."""
+        """Return whether the pattern could make `path`, an absolute path without symbolic links."""
         ...
 
 

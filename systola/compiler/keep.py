@@ -155,7 +155,10 @@ class _Chooser:
         return found
 
     def _only_view(self, value: Value) -> HostStage | None:
-        """Return the host's change of shape of `value` if nothing else takes it, else None."""
+        """Return the host stage that takes `value` and only changes its shape.
+
+        Returns None without such a stage, or if another stage or the machine takes `value`, too.
+        """
         users = [stage for stage in self._host if value in stage.sources]
         if len(users) != 1 or value in self._operations.inputs:
             return None

@@ -31,7 +31,10 @@ from systola.compiler.partition import Item, needs_host
 from systola.compiler.quantise import INT8, table_bytes
 
 MOST_PLACES = 255
-"""Largest number of elements along the axis: distances from 1 on must fit into 8 bits."""
+"""Largest number of elements along the axis.
+
+Each element has its distance from the end, the last one has 1. All distances must fit into 8 bits.
+"""
 _FACTOR = 1 << 29
 """Multiplier of both operands of a subtraction.
 

@@ -29,7 +29,8 @@ class HostMap:
     columns: NDArray[np.int64]
     """Column of `matrix` for each element of one row of a sample."""
     order: NDArray[np.int64]
-    """Row of `matrix` for each row of each sample, one sample after another."""
+    """Numbers of the rows of `matrix` that hold the samples: all rows of a sample, then the next
+    sample."""
 
     def offsets(self) -> NDArray[np.int64]:
         """Return the byte offset in the host window of each element of the map, sample after

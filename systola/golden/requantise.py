@@ -28,7 +28,10 @@ class Entry(NamedTuple):
 
 
 def parameter_entry(planes: NDArray[np.uint8]) -> Entry:
-    """Read the numbers in planes of entries: (..., PARAMETER_PLANES, C) to (..., C)."""
+    """Return bias, multiplier and shifts of parameter entries, each of shape (..., C).
+
+    `planes` has the bytes of the entries, (..., PARAMETER_PLANES, C).
+    """
     words = planes.astype(np.int64)
     place = np.arange(0, 32, 8).reshape(4, 1)
     return Entry(

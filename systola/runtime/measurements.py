@@ -18,7 +18,7 @@ class ProgramTimes:
     cycles: int = 0
     """Cycles of all runs together."""
     layers: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
-    """For each tag, the cycles of each pass in the traces, counted from the tag before."""
+    """For each tag of a layer, the cycles since the tag before, one item for each measurement."""
 
     def layer(self, tag: int) -> float | None:
         """Return the average cycles of one pass; None if no trace has one."""

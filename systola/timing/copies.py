@@ -22,7 +22,7 @@ class Copy:
 
     @staticmethod
     def linear(config: Config, first: int, lines: int, beats: int) -> Copy:
-        """Return a copy of bytes without gaps in host memory, of `beats` beats of the bus."""
+        """Return the description of a transfer of `beats` beats, without gaps in host memory."""
         end = first + beats * config.host_bus_bytes
         return Copy(first, end, lines, beats, -(-beats // config.max_burst_beats))
 

@@ -253,8 +253,8 @@ class Walk:
         self._known: dict[_Place, _Segment] = {}
         """Segments that the walk has been through, by the place at which each begins."""
         self._open: tuple[_Place, float, int, Mark] | None = None
-        """Start of the present segment: its place and its cycle, the number of notes at that time,
-        and a mark in the record. None if there is no segment at present."""
+        """State at the start of the present segment: place in the program, cycle, number of
+        `_notes`, and mark in the record. None if there is no segment at present."""
 
     def run(self) -> Estimate:
         """Walk through the program and return the estimate."""

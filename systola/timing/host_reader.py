@@ -39,7 +39,7 @@ class _Fetched:
     space: Space
     place: slice
     times: Times
-    """Cycle in which each of its addresses is written."""
+    """Cycle of the write to each address that the instruction fills."""
     distance: float
     """Least number of cycles between the last write of the instruction before and the first write
     of this instruction.
@@ -59,7 +59,7 @@ class HostReader:
         self._recent: deque[_Fetched] = deque(maxlen=config.queue_depth)
 
     def read(self, operands: Mapping[str, int], issued: float, alternate: bool) -> Span:
-        """Return the span of a Read_Host_Memory or its alternate."""
+        """Return the span of a Read_Host_Memory, or of a Read_Host_Memory_Alternate."""
         copy = copy_of(self._config, operands, self._config.input_pitch, alternate)
         first = operands["buffer"]
         lines = slice(first, first + copy.lines)

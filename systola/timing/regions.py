@@ -88,7 +88,10 @@ class Regions:
 
 
 def last_overlap(transfers: list[tuple[int, int, float]], first: int, end: int) -> float:
-    """Return the end of the last of the transfers that touch bytes `first` to `end` - 1."""
+    """Return the cycle in which the last transfer that touches bytes `first` to `end` - 1 ends.
+
+    The result is 0 without such a transfer.
+    """
     return max((time for low, high, time in transfers if low < end and first < high), default=0.0)
 
 

@@ -36,7 +36,7 @@ from systola.training.writer import WIDE, Entry, Writer
 LEAST = -8
 """Least exponent that a core sends."""
 _STEPS = 15
-"""Largest k that an int16 line, with -2^k, can hold."""
+"""Largest k for which -2^k is an int16 number. Exponents are sent as lines of such numbers."""
 _LINES = 3
 """Number of int16 lines for one exponent."""
 WHOLE = Entry(multiplier=(1 << 31) - 1)

@@ -39,8 +39,8 @@ from systola.training.stages import (
 PROGRAM_BYTES = 1 << 20
 """Largest size of the program of one turn, in bytes."""
 LEAST_LINES = 2
-"""Number of lines of a constant, the int16 number -2^15. Programs shift the constant to the right
-to store an exponent as a number of magnitude bits."""
+"""Number of lines of the int16 constant -2^15. A program shifts the constant to the right, so that
+its number of magnitude bits stores an exponent."""
 TOLD_LINES = 4
 """Number of lines in which a step reports the bits of one tensor's largest gradient. The lines hold
 two int16 numbers, each for 0 to 15 of these bits."""

@@ -40,7 +40,8 @@ class MapSums:
     def __init__(self, writer: Writer, task: Task, number: int, inputs: Exponent) -> None:
         """Bring the weights of stage `number` into the buffer.
 
-        `inputs`: fraction bits of the stage's inputs, which the input for the bias has, too.
+        `inputs`: fraction bits of the stage's inputs. The bias is the weight of one more input, a
+        constant 1 with as many fraction bits.
         """
         layout, stage = writer.layout, task.stages[number]
         shape, window = layout.shapes[number], stage.window

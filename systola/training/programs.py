@@ -63,7 +63,8 @@ class StepProgram:
     constants: NDArray[np.uint8]
     tables: NDArray[np.uint8]
     selection: NDArray[np.int8]
-    """Lines that select the gradients of an Embedding's words, (lines, C)."""
+    """Lines with ones at the places of one word's gradients, (lines, C). A product with such a line
+    adds up the gradients of this word of an Embedding."""
     later_shifts: tuple[tuple[int, int, dict[str, int]], ...] = ()
     """Measure instructions to which the host adds a tensor's shift before each step. Each item has
     the byte offset in `code`, the number of the tensor, and the operands without the shift."""
@@ -86,7 +87,8 @@ class StepProgram:
     ) -> bytes:
         """Put the program into host memory for training step `step`; return its code for this step.
 
-        `numbers`: the numbers of the step for each tensor, if the optimiser has moments.
+        `numbers`: for each tensor, the scales, limits and parameter entries of this step's update.
+        They are given only if the optimiser has moments.
         """
         entries = self.entries
         if self.later_entries:

@@ -50,10 +50,11 @@ class Sizes:
         many."""
         self.places: RecurrencePlaces = layout.recurrences[number]
         self.kernel = range(shape.units)
-        """Range of the blocks of sums that have products with the kernel, counted as in `gates`."""
+        """Numbers of the blocks of sums to which products with the kernel belong, from 0 to
+        `gates` - 1."""
         self.recurrent = range(self.gates - shape.units, self.gates)
-        """Range of the blocks of sums that have products with the recurrent kernel, counted as in
-        `gates`."""
+        """Numbers of the blocks of sums to which products with the recurrent kernel belong, from 0
+        to `gates` - 1."""
         self.state_inputs = self.units + lstm.gru
         """Number of blocks of inputs of the recurrent kernel; for a GRU one block more, for
         biases."""

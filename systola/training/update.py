@@ -297,9 +297,9 @@ class Masters:
         writer.activate(row, gradient, rows, gradients, **how)
         if cut_off:
             self._cut(gradient, "gradient_limit")
-        # The array begins its next product at about this Measure. The Measure and the quotient use
-        # the same bank of the buffer as the array only once. Other instructions would do so again
-        # and again.
+        # At about this Measure the array begins its next product, and so reads the buffer. The
+        # Measure and the QUOTIENT after it have a single bank conflict with the array. Other
+        # instructions in their place would have many.
         self._tell(row)
         if meanwhile:
             meanwhile()
@@ -380,10 +380,13 @@ def told_register(task: Task, tensor: int) -> int:
 
 
 def _told_of_branches(task: Task, tensor: int) -> int:
-    """Return the exponent register for the bits of a tensor's largest gradient, with branches.
+    """Return the exponent register that collects the bits of a tensor's largest gradient.
 
-    The result is a free register. For a stage, INPUTS has the fraction bits of the inputs, and
-    INPUTS + 1 of the units. For an LSTM, INPUTS + 1 is taken only if the LSTM gives all states.
+    The network has branches. The register is one that the update of the tensor leaves free:
+
+    - In a stage, register INPUTS has the fraction bits of the inputs, and register INPUTS + 1 has
+      the fraction bits of the units.
+    - In an LSTM, register INPUTS + 1 is in use only if the LSTM gives all states.
     """
     count = len(task.stages)
     if tensor < count:

@@ -50,7 +50,10 @@ class Graph:
         self._before = {part: self._own_before(part) for part in self.parts}
 
     def copies(self, parts: Iterable[Part]) -> set[Part]:
-        """Return the copied parts that `parts` need, directly or through other copied parts."""
+        """Return the copied parts that run anew with `parts`, which need their results.
+
+        Copied parts that these copied parts need are returned, too.
+        """
         found: set[Part] = set()
         todo = list(parts)
         while todo:

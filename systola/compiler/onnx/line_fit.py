@@ -106,6 +106,6 @@ def _widest(wanted: WantedLine, sums: NDArray[np.int64]) -> tuple[int, float]:
 
 
 def _rounded(line: Line) -> NDArray[np.int64]:
-    """Return the results of a line for all codes, not clamped."""
+    """Return the results of a straight line at all codes, before they are clamped."""
     sums = (line.weight * CODES + line.bias) * line.multiplier
     return (sums + (1 << (30 - line.shift))) >> (31 - line.shift)

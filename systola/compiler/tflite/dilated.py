@@ -173,7 +173,8 @@ class _Rewriter:
 def _axes(source: tuple[int, ...], spread: tuple[int, ...], blocks: int) -> tuple[int, ...] | None:
     """Return the axes of the map that are cut into blocks, 0 for height and 1 for width.
 
-    Returns None if the shapes are not of a group of the three operators.
+    Returns None if the shapes cannot belong to SPACE_TO_BATCH_ND, a convolution and
+    BATCH_TO_SPACE_ND.
     """
     if len(spread) != 4 or source[-1:] != spread[-1:]:
         return None

@@ -27,7 +27,7 @@ from systola.compiler.tflite.fully_connected import (
 from systola.compiler.tflite.graph import Graph, Operator, Tensor, need_type
 
 MOST_ELEMENTS = 1 << 23
-"""Largest number of elements of a calculated tensor.
+"""Largest number of elements of a tensor that the network calculates.
 
 With more elements, the compilation would take long.
 """

@@ -31,7 +31,10 @@ The sum enters the requantisers, which scaled the elements before.
 ELEMENT_ENTRY = OPERAND_LATENCY + VectorLane.VALUE_STAGE
 """Cycles from the read of a line to the entry of its elements into the requantisers or tables."""
 TAKEN = ROW_LATENCY + ActivationLane.PICK_STAGE - 1
-"""Cycles from the issue of a vector with function OTHER to the cycle in which it takes a line."""
+"""Cycles from the issue of a vector with function OTHER to the cycle in which its line is taken.
+
+The transposer or the random generators take the line.
+"""
 
 
 class Part(Enum):

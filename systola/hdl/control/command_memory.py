@@ -205,7 +205,10 @@ def _holds(used: Value, named: list[Signal], number: Value) -> Value:
 
 
 def _width(name: str, words: Mapping[str, int], counts: Collection[str]) -> int:
-    """Return the width in bits of a word in memory; counts include flags `single` and `double`."""
+    """Return the width in bits of a word in memory.
+
+    A count is stored with two flags, `single` and `double`.
+    """
     return words[name] + 2 * (name in counts)
 
 

@@ -165,7 +165,7 @@ LIST_OF = {
     "tiles_loading": "host_reading",
     "tiles_writing": "activate_writing",
 }
-"""The list of each mask that has not the name of its list.
+"""For each mask that is named differently from its list, the name of the list.
 
 - `host_memory`: a write to host memory waits for whole reads of the same host memory. The write
   waits line by line for reads that fill the buffer lines that it sends.

@@ -136,7 +136,7 @@ class ListScan(wiring.Component):
         write, read = memory.write_port(), memory.read_port(domain="comb")
         push_place = Signal(bits)
         pushed_at = Signal(list_bits)
-        # address of the entry before the push
+        # address of the entry just older than the pushed entry
         entry_before = Signal(bits + list_bits, reset_less=True)
         # base of the pushed entry
         pushed_base = Signal.like(self.pushed[self._walked].base, reset_less=True)

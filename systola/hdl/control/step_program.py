@@ -44,7 +44,10 @@ from systola.hdl.control.step_row import (
 
 WIDE_FLAGS = ("wide", "wide_operands", "wide_vectors", "wide_weights")
 FLAGS = (*WIDE_FLAGS, "sums")
-"""One-bit fields that are conditions of terms. Without 16-bit modes WIDE_FLAGS are zero."""
+"""One-bit fields with which some terms of an extent count, and without which they do not.
+
+Without 16-bit modes WIDE_FLAGS are zero.
+"""
 CURVES = frozenset({"function == TABLE", "wide"})
 """Conditions of the terms for curves: tables that give int16 results."""
 GATHERS = frozenset({"function == QUOTIENT", "operation != MULTIPLY"})

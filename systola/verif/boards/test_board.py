@@ -85,7 +85,7 @@ class SimulatedLine:
 
 
 async def start(dut, *, noise=0.0, faster=0.0):
-    """Reset the board, and return a line to it."""
+    """Reset the board, and return a simulated serial line to it."""
     begin_reset(dut.rst)
     Clock(dut.clk, CLOCK_NS, unit="ns").start()
     line = SerialLine(dut, divisor=DIVISOR, faster=faster)

@@ -155,7 +155,8 @@ class LinkHarness(Harness):
 class LinkOrderHarness(Harness):
     """A proof harness for the data that a link's sender sends.
 
-    The beats of a row follow its data, the lowest first, and nothing else is sent.
+    The beats of a row carry the data that the memory gave for this row, lowest bits first. No other
+    beats are sent.
     """
 
     def claims(self, m: Module) -> None:

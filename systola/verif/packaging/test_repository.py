@@ -214,7 +214,7 @@ def test_parts_of_continuous_integration() -> None:
 
 
 def runs_icarus(test: ast.FunctionDef) -> bool:
-    """Return whether a test calls a function with the name or the command of Icarus Verilog."""
+    """Return whether a test passes "icarus" or "iverilog" to a function."""
     calls = (node for each in test.body for node in ast.walk(each) if isinstance(node, ast.Call))
     arguments = (
         argument

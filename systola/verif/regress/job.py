@@ -24,7 +24,8 @@ from systola.verif.regress.disturbances import DISTURBANCES
 from systola.verif.regress.shrink import fewest, with_words, words_of
 
 CHUNK = 15
-"""Number of programs of a job, so few that a few jobs together use all kinds of memories."""
+"""Number of programs of a job. All programs of a job have the same memories. Jobs are so short that
+a few of them use all MEMORIES."""
 MEMORIES = ((0, 0.0), (1, 0.0), (30, 0.1), (9, 0.5))
 """Latency in cycles and stall probability of the memories, which jobs use in turn."""
 

@@ -38,7 +38,9 @@ ON_ICARUS = "icarus" in getattr(cocotb, "SIM_NAME", "").lower()
 
 @cocotb.test(expect_error=ValueError if ON_ICARUS else ())
 async def lines_are_unknown_or_random(dut):
-    """Check that lines start with random bytes, or unknown on Icarus, which ends the run."""
+    """Check that lines start with random bytes. On Icarus their bits are unknown, and reading them
+    raises ValueError.
+    """
     tb = TB(dut)
     await tb.start()
     result = await tb.run_program(shows_lines(tb.config))

@@ -87,7 +87,7 @@ def test_steps_move_weights_as_in_float32(name: str, most: float, data_set: int)
         (x, y), targets, loss = samples(name, 24, seed)
         model = compiled(NETWORKS[name], optimizer, loss=loss, seed=seed)
         against = referee(model, optimizer, loss, seed)
-        # The weights are so large that the cells matter to the forget gates.
+        # Large weights make large cells, so that the gradients of the forget gates are large, too.
         for place in (0, 4) if name == "two" else (0,):
             against.weights[place] *= np.float32(4)
         model.set_weights(against.weights)

@@ -114,7 +114,8 @@ def corners():
     for a, right, mode in itertools.product(range(-12, 13), (0, 1, 2), Rounding):
         values.append(make(a, 0, 1 << 30, 0, right, mode))
     if dithered():
-        # Test every sixteenth of a fraction with every random number; the rest of it is cut off.
+        # Test each sixteenth of a fraction with each random number. Bits below a sixteenth, all 0
+        # or all 1 here, must make no difference.
         for t, a, right in itertools.product(range(16), range(-16, 16), (3, 4, 9)):
             for rest in (0, (1 << right - 3) - 1):
                 value = (a << right - 3) + rest

@@ -58,12 +58,20 @@ def fetches(bits: int) -> bool:
 class CommandBench(wiring.Component):
     """A unit that turns instructions into the commands of all queues.
 
-    Instructions come from `given`. `*_push` issues a command of a queue if one is ready. `*_pop`
-    drops a command if the queue has one: `*_popped` is 1 then. `*_command` has its words, and
-    `*_made` its fields. An instruction waits until there is room for it. `waits` is 1 while a
-    setting waits because a command still names its number. Words leave with `writes`, as from the
-    sequenced decoder. The decoder takes the same instructions from `instruction`, as in Staged. The
-    program counter of an instruction is its number, from 0 on.
+    | port          | meaning |
+    |---|---|
+    | `given`       | instructions for the sequenced decoder; each waits until no command is ready,
+                      and no memory full |
+    | `instruction` | the same instructions for the other decoder, as in Staged |
+    | `waits`       | a setting waits, because a command still names the number it needs |
+    | `writes`      | the sequenced decoder writes the word `written` |
+    | `*_push`      | issues a command of the queue, if one is ready |
+    | `*_command`   | words of the oldest command of the queue |
+    | `*_made`      | the command that is made from these words |
+    | `*_pop`       | drops the oldest command, if there is one |
+    | `*_popped`    | a command is dropped |
+
+    The program counter of an instruction is its number, from 0 on.
     """
 
     def __init__(self, *, config: Config):

@@ -25,9 +25,9 @@ CONFIGS = {
 }
 CORES = {"1 and 4": 3, "1 and 3": 2, "4 and 2": 1, "1 and 1": 2}
 LINES, ROWS = 24, 8
-"""The numbers of lines and of rows that hold sent data, from the first on.
+"""Number of lines and number of rows from which cores send, at the start of each memory.
 
-Data received from each side have a part of the rest of the memories.
+The rest of a memory has two halves: for data from the left and for data from the right.
 """
 
 

@@ -54,7 +54,8 @@ def unit(variant: str | None = None) -> MatrixUnit:
 class Issue:
     """The issue of a vector: its lines, its accumulator row, whether it is the first for its tile.
 
-    `line` is read for the vector, `missing` must be read before; each may be None.
+    `line` is the line that is read for the vector, or None. `missing` is a line that must be read
+    before `line`, or None.
     """
 
     line: int | None
