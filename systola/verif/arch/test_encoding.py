@@ -28,7 +28,10 @@ def test_the_table_is_complete() -> None:
 
 
 def test_places() -> None:
-    """Check that a field begins at a half byte, unless it follows another field of its group."""
+    """Check that each field of a word begins at a multiple of four bits.
+
+    Single bits, index registers and short fields such as `function` may follow the field before.
+    """
     together = {
         *("register", "first", "second", "third", "side", "source", "bits", "value"),
         *("function", "table", "rounding", "reduction", "operation", "exponent"),
@@ -74,7 +77,7 @@ def test_random_words(mnemonic: str) -> None:
 
 
 def test_index_registers() -> None:
-    """Check the operands with an index register, which is a field of three bits."""
+    """Check which operands can have an index register, which a field of three bits names."""
     indexed = {
         entry.mnemonic: [field.indexes for field in entry.fields if field.indexes]
         for entry in BY_OPCODE.values()

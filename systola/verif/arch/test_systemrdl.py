@@ -20,11 +20,11 @@ from systola.arch.registers import (
 from systola.arch.systemrdl import systemrdl
 
 READ, WRITTEN = {"RO", "RW", "RWL", "W1C"}, {"WO", "RW", "RWL", "W1C"}
-"""Kinds of access: READ has the kinds that let software read a register, WRITTEN write it."""
+"""Kinds of access with which software can read a register (READ) or write a register (WRITTEN)."""
 
 
 def registers(folder: Path, cores: int | None = None) -> dict[str, RegNode]:
-    """Return the registers of the compiled description, by path without the top."""
+    """Return the registers that the SystemRDL compiler finds, by path below the top of the map."""
     path = folder / "systola.rdl"
     path.write_text(systemrdl(cores))
     compiler = RDLCompiler()

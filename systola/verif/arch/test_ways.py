@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of each instruction's executor, its memories, and its way through a queue and lists."""
+"""Tests of each instruction's declaration: executor, memories, and way through the scoreboard.
+
+An instruction waits for its unit in a queue. Lists of the scoreboard hold the regions of memory
+that the instruction uses. The queue and the lists are the instruction's way.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +89,9 @@ def test_ways_are_those_of_the_text() -> None:
 
 
 def test_a_tag_can_wait_for_each_unit_that_completes() -> None:
-    """Check that a Debug_Tag can wait for each unit: its instructions all leave the same list last.
+    """Check that all instructions of a unit leave the same list last.
+
+    So a Debug_Tag can wait for the unit.
 
     The bits of Debug_Tag have the names of the units.
     """
@@ -110,7 +116,7 @@ def test_memories_are_those_that_are_checked(entry: Instruction) -> None:
 def test_parts_of_memories_are_those_of_the_golden_model(entry: Instruction) -> None:
     """Check that the golden model uses exactly the addresses that an instruction declares.
 
-    This must hold in all modes, and each declared part must be used in some mode.
+    This must hold for random operands. Each declared use of a memory must occur for some of them.
     """
     chance = random.Random(f"{case_seed()} {entry.mnemonic}")
     bases = [f.name for f in entry.fields if f.width >= 16 and f.minimum is None]
@@ -157,7 +163,7 @@ def test_hardware_that_may_be_left_out() -> None:
 
 
 def region(entry: Instruction, use: Use) -> str:
-    """Return the name of the region in `Decoded` that contains a use of a memory."""
+    """Return the field of `Decoded` with the addresses of one use of a memory by an instruction."""
     reads = use in entry.reads
     if use.memory is Memory.BUFFER:
         if entry.executor is Executor.ACTIVATION_UNIT and reads:
@@ -170,10 +176,10 @@ def region(entry: Instruction, use: Use) -> str:
 
 
 def in_order(younger: Instruction, older: Instruction, writes: bool) -> bool:
-    """Return whether a unit by itself keeps the order of two accesses of its instructions.
+    """Return whether two instructions access a memory in order without the scoreboard's help.
 
-    It does not keep the order if the older instruction `writes` and the younger one reads: a unit
-    reads long before it writes.
+    They do so in one unit, unless the older instruction `writes` and the younger instruction reads:
+    a unit reads lines for the younger instruction before it writes lines of the older instruction.
     """
     return younger.executor is older.executor and not writes
 
@@ -182,9 +188,9 @@ def in_order(younger: Instruction, older: Instruction, writes: bool) -> bool:
 def test_what_must_not_meet_is_compared(younger: Instruction) -> None:
     """Check that the scoreboard compares all regions in which two instructions may conflict.
 
-    Two instructions conflict if both use a part of a memory and one writes it. Then each queue of
-    the younger instruction needs a mask for a list of the older instruction. The two regions must
-    be a pair that is compared for this mask.
+    Two instructions conflict if both use the same memory and at least one of them writes it. For
+    each such pair of regions, a mask of the younger instruction's queue must compare the pair. The
+    mask must be for a list that the older instruction is in.
     """
     groups = groups_of(preset("small-training-links"))
     masks = MASKS | LINK_MASKS
@@ -195,7 +201,7 @@ def test_what_must_not_meet_is_compared(younger: Instruction) -> None:
         for one, other in product((*younger.reads, *younger.writes), (*older.reads, *older.writes)):
             writes = other in older.writes
             if (one.base == "weights") is not group.from_buffer:
-                continue  # this use belongs to the other queue of a MatrixMultiply
+                continue  # for the other queue of a MatrixMultiply with weights in the buffer
             if one.memory is not other.memory or not (writes or one in younger.writes):
                 continue
             if in_order(younger, older, writes and one in younger.reads):

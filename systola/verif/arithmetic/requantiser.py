@@ -26,7 +26,7 @@ from systola.sim.verilator import (
 from systola.verif.units.unit import TOP, convert
 
 WIDTHS = (8, 16)
-"""Numbers of bits of a result, on machines without and with 16-bit modes."""
+"""Widths of a result in bits: 8 on all machines, 16 on machines with 16-bit modes."""
 STAGES = (
     *("MULTIPLIER_STAGE", "SHIFT_STAGE", "ROUNDING_STAGE", "OFFSET_STAGE", "CLAMP_STAGE"),
     "LATENCY",
@@ -37,7 +37,7 @@ _HARNESS = Path(__file__).with_suffix(".cpp")
 def program(bits: int, **stages: int) -> Path:
     """Return a program that compares requantiser and formula, built if it is missing.
 
-    `stages` replaces constants of the Requantiser.
+    `stages` are constants, such as LATENCY, that the program takes in place of the Requantiser's.
     """
     text = convert(Requantiser(bits=bits))
     constants = {name: getattr(Requantiser, name) for name in STAGES} | {"BITS": bits} | stages
@@ -63,7 +63,7 @@ def program(bits: int, **stages: int) -> Path:
 
 
 def compare(bits: int, seed: int, count: int, **stages: int) -> tuple[bool, str]:
-    """Return whether requantiser and formula agree in `count` random cases, and the output."""
+    """Return whether requantiser and formula agree in `count` random cases, and the report."""
     command = [str(program(bits, **stages)), str(seed), str(count)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     return done.returncode == 0, done.stdout.strip()

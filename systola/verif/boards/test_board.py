@@ -37,7 +37,7 @@ SILENCE_BITS = 600
 
 
 class SimulatedLine:
-    """A serial line to the board's pins that damages a fraction `noise` of bytes, both ways."""
+    """A serial line to the board's pins that damages a fraction `noise` of all transfers."""
 
     name = "simulation"
 
@@ -144,7 +144,7 @@ async def network(dut):
 
 @cocotb.test
 async def every_check(dut):
-    """Check that the board passes its self-test, and that the test finds a wrong preset."""
+    """Check that a board passes `self_test`, and fails it if the host expects another preset."""
     line = await start(dut)
 
     def host():
@@ -159,7 +159,7 @@ async def every_check(dut):
 
 @cocotb.test
 async def control(dut):
-    """Check control over the line: wait for the host, interrupt, tag, fault, busy machine."""
+    """Check over the line that the host sees waits, interrupts, tags, faults and a busy machine."""
     line = await start(dut)
     tags = [encode(Opcode.DEBUG_TAG, tag=number) for number in (5, 6)]
     memory = np.zeros(4096, np.uint8)
@@ -190,7 +190,7 @@ async def control(dut):
 
 @cocotb.test
 async def refusals(dut):
-    """Check that a wrong configuration, too large a program or no board gives a one-line error."""
+    """Check the errors for a wrong configuration, too large a program, and a missing board."""
     line = await start(dut)
     program = compile_chain(CONFIG, [random_layer(np.random.default_rng(1), 400, 100)], 1)
 

@@ -17,7 +17,7 @@ from systola.runtime.serial_port import DEFAULT_BAUD
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_clock(name: str) -> None:
-    """Check that a board's clock, default baud rate and memory are possible."""
+    """Check that a board can make its clock and baud rate, and has a valid memory size."""
     board = BOARDS[name]
     clock = pll_settings(platform_of(board), board.mhz * 1e6)
     assert clock.hz == pytest.approx(board.mhz * 1e6, rel=0.01)
@@ -37,7 +37,7 @@ def test_gowin_clock(mhz: int) -> None:
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_build_script(name: str) -> None:
-    """Check that a build script runs the board's tools, and gives the bitstream its name."""
+    """Check that a build script runs the board's tools only, and writes the board's bitstream."""
     board = BOARDS[name]
     platform = platform_of(board)
     m = Module()

@@ -43,7 +43,7 @@ PORT_PREFIX = {"read": "host_", "write": "host_", "second": "weight_", "lite": "
 
 
 class Rig(wiring.Component):
-    """A board's memory with all kinds of ports."""
+    """A board's memory with two AXI read ports, an AXI write port, and an AXI4-Lite port."""
 
     def __init__(self, *, data_bytes):
         self._sizes = {"address_bits": ADDRESS_BITS, "data_bytes": data_bytes}
@@ -154,7 +154,7 @@ async def all_at_once(dut, pauses):
 
 @cocotb.test
 async def beyond_the_memory(dut):
-    """Check that an address beyond the memory gives an error, and that the ports go on."""
+    """Check that addresses beyond the memory give errors, and that the memory works afterwards."""
     bench = Bench(dut, 0.0)
     await bench.start()
     random = rng("beyond")

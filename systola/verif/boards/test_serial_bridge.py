@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the serial bridge at its pins: requests, repeated requests, noise, broken frames."""
+"""Tests of the serial bridge at its pins: requests, repeated requests, noise, broken frames.
+
+A frame is a request or a reply with its CRC, between two END bytes. An END or ESCAPE inside the
+frame is sent as two bytes.
+"""
 
 import struct
 import zlib
@@ -99,7 +103,10 @@ class Host:
 
 
 def test_frames():
-    """Check a frame that is encoded by hand: ENDs, escapes and the CRC, which finds a wrong bit."""
+    """Check the encoding of a frame against bytes written by hand.
+
+    The CRC must find each flipped bit.
+    """
     content = bytes([1, END, 2, ESCAPE])
     crc = zlib.crc32(content).to_bytes(4, "little")
     assert not {END, ESCAPE} & set(crc)
@@ -118,7 +125,7 @@ def test_frames():
 @cocotb.test
 @cocotb.parametrize(faster=[-0.03, 0.0, 0.03])
 async def reads_and_writes(dut, faster):
-    """Check reads and writes of both address spaces, on a line a little too fast or too slow."""
+    """Check reads and writes of memory and registers, on a line a little too fast or too slow."""
     host = Host(dut, faster)
     await host.start()
     random = rng("bridge", faster)
@@ -241,9 +248,10 @@ async def noise(dut):
 
 @cocotb.test
 async def cut_end(dut):
-    """Check a frame without its last END, which the bridge serves only with the next frame.
+    """Check a frame that has lost its last END byte.
 
-    A repeated request is executed only once.
+    The bridge answers when the first END of the next frame comes. The next frame repeats the
+    request, which is executed only once.
     """
     host = Host(dut)
     await host.start()

@@ -115,7 +115,7 @@ async def glitches_are_nothing(dut):
 
 @cocotb.test
 async def no_stop_bit(dut):
-    """Check for one error for a byte without its stop bit, and one for a line that stays low.
+    """Check that a line which stays low for several bytes gives one error: no stop bit.
 
     Afterwards the UART receives bytes again.
     """

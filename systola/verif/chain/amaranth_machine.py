@@ -147,7 +147,7 @@ class AmaranthMachine:
     async def _transfer(
         self, answer: _Channel, *offers: _Channel, look: Callable[[], None] | None = None
     ) -> None:
-        """Offer a transfer on each channel until it is taken, and run to the cycle of the answer.
+        """Make a transfer on each channel of `offers`, and run until channel `answer` has one.
 
         The function `look` is called in the cycle of the answer.
         """

@@ -34,7 +34,7 @@ class Facts:
     """Code of the last Interrupt_Host, 0 without one."""
     tags: tuple[int, ...]
     times: tuple[object, ...] = ()
-    """Cycles in total and of each class by name, and the cycle of each tag."""
+    """Cycles in total, cycles of each class by name, and the cycle of each Debug_Tag."""
 
 
 def meant_faults(config: Config, seed: int, count: int) -> list[Fault | None]:

@@ -31,9 +31,9 @@ def amaranth_facts(config: Config, seed: int, count: int) -> list[Facts]:
 def cocotb_facts(
     simulator: str, netlist: str | None = None
 ) -> Callable[[Config, int, int], list[Facts]]:
-    """Return a function that runs programs under cocotb, on Verilog or a netlist.
+    """Return a function that runs programs under cocotb and returns their facts.
 
-    The function returns the programs' facts.
+    The machine is the netlist of this name, or without a name the Verilog before synthesis.
     """
 
     def facts(config: Config, seed: int, count: int) -> list[Facts]:

@@ -70,7 +70,7 @@ def test_parts(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Check that `tpu check` prints its table for a refused network, too, with the reason last."""
+    """Check that `tpu check` prints its table for a refused network, too, and then the reason."""
     status, out, err = run("check floats.tflite", capsys)
     assert status == 2
     assert "refused" in out.splitlines()[1] and "'tpu quantize'" in out.splitlines()[1]
@@ -90,9 +90,10 @@ def test_no_model(content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """Check `tpu run` of a network that runs on machine and host, also from a compiled file.
+    """Check `tpu run` of a network of which the host runs an operator, also from a compiled file.
 
-    One printed line describes both parts. The results equal the interpreter's.
+    A printed line has the machine's share of the work, and the reason for the host's operator. The
+    results equal the interpreter's.
     """
     x = np.random.default_rng(1).integers(-128, 128, (3, 1, 6), np.int8)
     np.savez("x.npz", x=x)

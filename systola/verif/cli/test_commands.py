@@ -81,7 +81,8 @@ def test_run(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     with np.load(output) as archive:
         assert np.array_equal(archive["y"], expected[:3])
 
-    # A single sample may have the model's shape. The array may have any name, and double precision.
+    # A single sample may lack the axis of samples. The array of inputs may have any name, and
+    # may be float64 for a float32 input.
     np.savez(
         tmp_path / "one.npz", one=x[0].astype(np.float64 if x.dtype == np.float32 else x.dtype)
     )

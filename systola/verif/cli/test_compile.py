@@ -41,7 +41,7 @@ def test_program(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "spilled" not in out
     expected = outputs(samples)["y_ref"]
     command = f"run {program} --input {samples} --output {y} --backend iss --json {figures}"
-    # These are full batches and a rest, a single sample, and options that repeat the defaults.
+    # The runs have full batches and a rest, a single sample, and options that repeat the file's.
     for options, count in (("", len(expected)), ("--limit 1", 1), ("--batch 5 --limit 10", 10)):
         assert run(f"{command} {options} --preset small", capsys)[0] == 0
         assert np.array_equal(outputs(y)["y"], expected[:count])
@@ -160,7 +160,10 @@ def test_host_stage_without_a_result(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def fingerprints(hash_seed: int, folder: Path) -> dict[str, Any]:
-    """Return hashes of the programs of SOME stored models, compiled in a separate process."""
+    """Return the SHA-256 of the compiled program of each model in SOME, by the model's name.
+
+    The models are compiled in a separate process with `hash_seed` as Python's PYTHONHASHSEED.
+    """
     script = (
         "import hashlib, json\n"
         "from systola.verif.cli.test_compile import MODELS, SOME\n"

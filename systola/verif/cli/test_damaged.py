@@ -74,7 +74,7 @@ def test_running_models(check: Check) -> None:
 
 
 def check_whole_and_cut(check: Check, command: str) -> None:
-    """Check that the command accepts the whole file MODEL, and refuses half of it.
+    """Check that `command` accepts the whole file of the model MODEL, and refuses the first half.
 
     So the exit status for a damaged model depends on the damage, not on the command.
     """

@@ -65,7 +65,10 @@ READS = {
     ("gemm", "port"): "gemm 3 4 5 --backend serial --port {}",
     ("asm", "file"): "asm {}",
 }
-"""Command line for each argument with an input file, in commands that also write files."""
+"""Command line with {} in place of an input file, by the names of the command and the argument.
+
+Only commands that also write files are listed.
+"""
 NO_FILES = {
     ("run", "key"): "names of arrays",
     ("run", "scheduler"): "an address",
@@ -81,7 +84,7 @@ NO_FILES = {
 SLOW = {"verilog", "synth"}
 """Commands that take seconds, so that only thorough tests run them."""
 LONG = {"run", "compile", "demo"}
-"""Commands for which the quick tests would take too long with every kind of output."""
+"""Commands that quick tests do not run with every kind of output (link, FIFO, device)."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ READ_AND_WRITTEN = [
 
 
 def test_all_names_of_files_are_known() -> None:
-    """Check that each argument of plain text is listed here, as a file's name or as none."""
+    """Check that NO_FILES, READS and RUNS are complete, so that no argument stays untested."""
     plain = {
         (command, action.dest)
         for command, action in arguments()
@@ -170,7 +173,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def line_of(begin: str, given: Mapping[Option, str], others: str = "out") -> str:
-    """Return a command line with the outputs `given`; other required outputs are named `others`."""
+    """Return `begin` with output options: the options `given`, and other required options.
+
+    The file of each other required option is `others`.
+    """
     words = [begin, *(f"{option.flag} {name}" for option, name in given.items())]
     command = begin.split()[0]
     for option in OUTPUTS:
@@ -180,7 +186,7 @@ def line_of(begin: str, given: Mapping[Option, str], others: str = "out") -> str
 
 
 def assert_refused(command: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Check that a command is refused in one line that contains `says`, and changes no file."""
+    """Check that a command is refused in one line with the text `says`, and changes no file."""
     before = tree(Path())
     status, out, err = run(command, capsys)
     assert (status, out) == (2, ""), command
@@ -239,7 +245,7 @@ def test_what_cannot_be_written(
 
 @pytest.mark.parametrize("option", OUTPUTS, ids=str)
 def test_what_must_not_be_written(option: Option, capsys: pytest.CaptureFixture[str]) -> None:
-    # Modules are loaded here, as the process will be a user without the right to read them.
+    # Modules are loaded here, as the process then runs as `nobody` without the right to read them.
     make_parser()
     with protected_folder(), as_nobody():
         for name in ("old", "below/new", "below/old", "below/to_old"):

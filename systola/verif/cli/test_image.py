@@ -77,7 +77,10 @@ def test_network(name: str, model: str, tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_hex_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Check that .hex files have words of the port's width, or of --word; the last is filled up."""
+    """Check that words of .hex files are as wide as the machine's port, or as --word demands.
+
+    Zeros fill up the last word.
+    """
     model = MODELS / "mlp_floatio.tflite"
     command = f"image {model} --preset 6x10 -o {tmp_path}/image"
     for options, word in (("", 16), (" --word 4", 4), (" --word 48", 48)):
@@ -108,7 +111,10 @@ def test_header_compiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.thorough
 def test_several_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Check a model with several programs, each in a folder: outputs are the next one's inputs."""
+    """Check the image of a model that is compiled to several programs, each in a folder of its own.
+
+    The outputs of one program are the inputs of the next program.
+    """
     config = replace(preset("tiny"), buffer_lines=64)
     content = (MODELS / "std_fc_autoencoder_ad.tflite").read_bytes()
     program = api.compile(content, preset=config, batch=8).to_bytes()

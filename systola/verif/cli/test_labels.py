@@ -86,7 +86,7 @@ def test_float_network(folder: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_mistakes(
     labels: str, says: str, cores: str, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Check that each mistake gives one line before the network runs, and writes no file."""
+    """Check that wrong labels give one line of error before the network runs, and no file."""
     before = tree(folder)
     status, out, err = run(f"{LINE} --labels {labels}{cores}", capfd)
     assert (status, out) == (2, "")

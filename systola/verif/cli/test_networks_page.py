@@ -60,7 +60,10 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_from_a_float_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Check that the page's commands print its output, and that int8 loses less than a point."""
+    """Check that the page's commands print the output that the page shows.
+
+    The int8 network must be less than a point (1 %) of accuracy worse than the float network.
+    """
     monkeypatch.chdir(tmp_path)
     Path("digits_float.tflite").write_bytes(as_tflite())
     for name, end in (("digits_float", ""), ("digits_test", "_test")):
@@ -70,7 +73,7 @@ def test_from_a_float_model(
     (quantise,) = re.findall(r"^tpu (quantize .*)$", text, re.MULTILINE)
     (printed,) = re.findall(r"```\n(calibrated .*?)```", text, re.DOTALL)
     status, out, _ = run(f"{quantise}", capsys)
-    # Digits are masked, because sums of float32 depend on the processor.
+    # Printed numbers are masked, because sums of float32 depend on the processor.
     assert (status, masked(out)) == (0, masked(printed))
     (script,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert script.count("\n") <= 10
@@ -134,9 +137,9 @@ def example(title: str) -> str:
 
 @pytest.mark.parametrize("title", ["From Keras", "From PyTorch"])
 def test_examples_are_python(title: str) -> None:
-    """Check that at most ten lines lead from the trained model to both accuracies.
+    """Check that ten lines are enough from the trained model to the accuracies of float and int8.
 
-    The script is on the page as it is in examples/.
+    The script on the page is the same as in examples/.
     """
     script = example(title)
     name = f"digits_{title.split()[-1].lower().removeprefix('py')}.py"

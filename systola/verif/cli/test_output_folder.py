@@ -117,7 +117,7 @@ def test_removed_files_are_no_change(tmp_path: Path) -> None:
 def test_failure_leaves_what_was_there(
     before: dict[str, bytes] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Check that a failed attempt leaves no trace: an error before any file, or no room for one."""
+    """Check that all files stay as before if a command ends in an error, or finds no room."""
     folder = tmp_path / "new" / "folder"
     if before:
         write(folder, before)

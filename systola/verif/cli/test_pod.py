@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the option --cores: results, reports, and errors for options that do not fit it."""
+"""Tests of the option --cores: results, reports, and errors for options that --cores excludes."""
 
 from __future__ import annotations
 

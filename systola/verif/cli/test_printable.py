@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that no name in a file or on the command line can control the terminal.
 
-Commands also run on copies of the files with question marks for the hostile characters. These runs
-give the number of lines to expect.
+Hostile characters are all that are not printable, such as escapes and line ends. Commands also run
+on copies of the files with question marks for the hostile characters. These runs give the number of
+lines to expect.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from systola.verif.cli.test_errors import MODEL as TFLITE
 
 MODEL = "onnx_skl_mlp_48relu_qop_u8s8_pc.onnx"
 HOSTILE = "(\x1b]0;x\x07\x1b[2J\n\r\t\x9b1m\u202e\u2066\u2028\x7f<b>$\\frac$"
-"""A hostile name with escape sequences, line ends, marks of direction, HTML, and a formula."""
+"""A hostile name with escape sequences, line ends, marks of text direction, HTML, and a formula."""
 SHOWN = "(?]0;x??[2J????1m????<b>$\\frac$"
 """A copy of HOSTILE with question marks for the characters that control a terminal."""
 NAMES = {"hostile": HOSTILE, "shown": SHOWN}
@@ -97,7 +98,7 @@ def with_suffix(pack, text: str):
 
 
 def run(command: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """Run `tpu` with these words, and return its exit status, standard output and error."""
+    """Run `tpu` with the words of `command`; return exit status, standard output and error."""
     try:
         status = main.main(command)
     except SystemExit as exit_:
@@ -156,7 +157,10 @@ def test_a_tflite_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.thorough
 def test_written_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Check that pictures, pages and JSON have no hostile character, and formulas as text."""
+    """Check that pictures, pages and JSON have no hostile character.
+
+    HTML and formulas in a name must appear as plain text.
+    """
     name = f"a{HOSTILE}.onnx"
     Path(name).write_bytes(Path("hostile.onnx").read_bytes())
     written = ["--report", "r.html", "--roofline", "r.svg", "--json", "j"]

@@ -102,7 +102,7 @@ def integer_tflite() -> bytes:
 
 
 def share(text: str, begin: str) -> float:
-    """Return the percentage that follows `begin` in a printed text, as a share."""
+    """Return the percentage that follows `begin` in a printed text, as a fraction of 1."""
     found = re.search(rf"{begin} ([\d.]+) %", text)
     assert found, text
     return float(found[1]) / 100
@@ -124,7 +124,7 @@ def test_accuracy_and_bytes(kind: str, folder: Path, capsys: pytest.CaptureFixtu
         assert share(out, begin) == pytest.approx(np.mean(right), abs=1e-4)
     assert np.array_equal(run_quantised(content, x, of_int8.shape), of_int8)
     assert "compiles for '8x8': " in out and "layers with the most noise: " in out
-    # Results of eight bits are near, but not equal.
+    # The int8 network's results are near to the float network's results, but not equal.
     noise = np.sum((of_float - of_int8) ** 2) / np.sum(of_float**2)
     assert 0 < noise < 0.01
 
@@ -178,7 +178,11 @@ def test_inputs_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_signature_of_its_own(folder: Path) -> None:
-    """Check that a file's signature is kept; the order of samples does not depend on it."""
+    """Check that a file keeps its signature.
+
+    The signature names the inputs in another order than the model. Samples are still taken in the
+    order of the model.
+    """
     rng = np.random.default_rng(random_seed())
     samples = [rng.standard_normal((SAMPLES, size)) * size for size in (6, 9)]
     plain, signed = (
@@ -204,7 +208,10 @@ def test_weights_after_the_flatbuffer(folder: Path) -> None:
 
 
 def test_a_refused_result(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Check that a result which the compiler refuses is written, with the reason printed."""
+    """Check that an int8 network is written even if the compiler refuses it.
+
+    The command prints the reason.
+    """
     net = FloatNetwork(np.random.default_rng(1))
     x = net.node("LRN", net.input((1, 4, 3, 3), "float32"), size=3)
     Path("lrn.onnx").write_bytes(net.content((x, "float32", (1, 4, 3, 3))))
@@ -286,7 +293,7 @@ def test_what_the_quantiser_refuses(folder: Path) -> None:
 
 
 def test_each_channel_has_a_scale(folder: Path) -> None:
-    """Check that the first convolution has a scale a channel: six in ONNX, four in LiteRT."""
+    """Check that the first convolution has a scale for each channel: 6 in ONNX, 4 in LiteRT."""
     pixels = np.ones((1, 1, 16, 16), np.float32)
     graph = onnx.load_from_string(runtime.quantize("m.onnx", pixels).content).graph
     constants = {each.name: each for each in graph.initializer}
@@ -374,7 +381,7 @@ def test_weights_of_int8(folder: Path) -> None:
 
 
 def test_onnx_of_float16(folder: Path) -> None:
-    """Check that a network in float16 takes inputs of float32, with the bytes of ONNX Runtime."""
+    """Check that a quantised float16 network takes float32 inputs, and equals ONNX Runtime."""
     net = FloatNetwork(np.random.default_rng(1))
     x = net.node("Relu", net.conv(net.input((1, 3, 6, 6), "float32"), (4, 3, 3, 3)))
     x = net.gemm(net.node("Flatten", net.node("GlobalAveragePool", x)), 4, 5)
@@ -427,7 +434,8 @@ def test_weights_of_float16(folder: Path) -> None:
     """Check that float16 weights become int8 as well, and that all samples count for the ranges."""
     content = float_tflite.weights_of_float16(np.random.default_rng(random_seed()))
     samples = np.random.default_rng(2).standard_normal((SAMPLES, 1, 40)).astype(np.float32)
-    # The first sample is small. If ranges were averages from it on, other samples would be clipped.
+    # The first sample is small. If each range were a moving average that begins with this sample,
+    # the ranges would be too small for the other samples.
     samples[0] *= 0.1
     made = runtime.quantize(content, samples)
     assert made.comparison.signal_to_noise[0] > 30

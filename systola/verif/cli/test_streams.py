@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(
     *words: str, environment: dict[str, str] | None = None, shell: str = 'exec "$@"'
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run `tpu` with these words, started by the shell script `shell`; return the ended process."""
+    """Run `tpu` with the arguments `words` by the shell script `shell`; return the process."""
     return subprocess.run(
         ["/bin/sh", "-c", shell, "sh", sys.executable, "-m", "systola.cli.main", *words],
         # Unbuffered, Python would let argparse ignore a standard output that cannot be written.

@@ -59,8 +59,8 @@ def weights_of_float16(rng: np.random.Generator) -> bytes:
 def weights_of_int8(rng: np.random.Generator) -> bytes:
     """Return a network of two dense layers on float32 that have weights of 8 bits.
 
-    The first layer takes int8 weights as they are. The second layer has uint8 weights and a
-    DEQUANTIZE.
+    The first layer takes int8 weights as they are. A DEQUANTIZE makes float32 of the second layer's
+    uint8 weights.
     """
     net = ModelWriter()
     x, h, y = (_calculated(net, size) for size in (40, 30, 20))
@@ -98,7 +98,7 @@ def loop(rng: np.random.Generator) -> bytes:
 
 
 def filter_of_any_size(rng: np.random.Generator) -> bytes:
-    """Return a convolution for any number of samples and of rows; both are placeholders."""
+    """Return a network of a convolution that takes any number of samples and of rows."""
     net = ModelWriter()
     x = net.tensor((1, 1, 8, 1), "float32", signature=(-1, -1, 8, 1))
     y = net.tensor((1, 1, 8, 4), "float32", signature=(-1, -1, 8, 4))

@@ -52,7 +52,7 @@ class Isolation:
             pass
 
     def call(self, *arguments: Any) -> tuple[list[Any], int]:
-        """Call the function in a new process; return all that it yields, and its wait status."""
+        """Call the function in a new process; return its items and the process's wait status."""
         assert self._process.stdin is not None and self._process.stdout is not None
         _send(self._process.stdin, arguments)
         return _received(self._process.stdout)

@@ -45,7 +45,7 @@ MOST_WORK = 40_000_000
 """Largest number of multiply-accumulates, inputs and outputs with which a model is run."""
 SAMPLES = 2
 PARTIAL = 8
-"""One model in this number of models is compiled in a way that may cut it into pieces.
+"""One model in this number of models is compiled such that parts may go to the host.
 
 A model in pieces takes a second, since it starts processes for interpreters.
 """
@@ -163,7 +163,7 @@ def _samples(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> ND
         values = rng.integers(-128, 128, shape)
         ends = rng.choice([-128, 127], shape)
         return np.where(rng.random(shape) < 0.1, ends, values).astype(dtype)
-    # Whole numbers are inputs of an embedding: they are numbers of rows in its table.
+    # Whole numbers are inputs of an embedding: each is a row number of the embedding's table.
     return rng.integers(0, 4, shape).astype(dtype)
 
 

@@ -33,8 +33,8 @@ def add_lstm(
         (float(np.float32(rng.uniform(0.003, 0.02))), int(rng.integers(-20, 21))) for _ in range(3)
     )
     shape = (steps, sequences, cells) if time_major else (sequences, steps, cells)
-    # The state, its input in the operator's intermediates, and the result may have different
-    # scales.
+    # The result may have another scale than the output state, and than the hidden tensor in the
+    # operator's intermediates.
     result = writer.tensor(shape, "int8", *([] if changes.get("no_scale") else outer))
 
     def weights(k: int, scale: float) -> int:

@@ -80,7 +80,9 @@ class ModelWriter:
         variable: bool = False,
         signature: tuple[int, ...] | None = None,
     ) -> int:
-        """Add a tensor and return its number; `scale` is None, a number, or an array for channels.
+        """Add a tensor and return its number in the subgraph, counted from 0.
+
+        `scale` is None, a number, or an array with a scale for each channel along `axis`.
 
         If `zero_point` is None, a tensor with scales lacks its zero points, which is an error.
         `signature` is the shape with -1 for each size that is only a placeholder in `shape`.
@@ -106,7 +108,7 @@ class ModelWriter:
         return len(self._graph.tensors) - 1
 
     def quantization(self, tensor: int) -> tuple[float, int]:
-        """Return the scale and the zero point of a tensor that has a single pair of them."""
+        """Return the only scale and zero point of a tensor, which is not quantised by channel."""
         parameters = self._graph.tensors[tensor].quantization
         return float(parameters.scale[0]), int(parameters.zeroPoint[0])
 
@@ -118,7 +120,7 @@ class ModelWriter:
         intermediates: list[int] | None = None,
         **options: Any,
     ) -> None:
-        """Add an operator of a kind; `options` are the fields of the options of this kind."""
+        """Add an operator of a kind, such as ADD; `options` are fields of the schema's options."""
         code = schema.OperatorCodeT()
         code.builtinCode = getattr(schema.BuiltinOperator, kind)
         code.deprecatedBuiltinCode = min(code.builtinCode, 127)

@@ -12,7 +12,10 @@ EDGE = 2500
 The rest of a model file is mostly weights.
 """
 WORDS = (0, 1, 2, 4, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 1 << 20, (1 << 31) - 1, 1 << 31)
-"""Numbers of 32 bits that are likely to show faults when put into a file, also complemented."""
+"""Numbers of 32 bits, put into a file as they are or with all bits inverted.
+
+These numbers are likely to show faults, as most are at the limits of number formats.
+"""
 MOST_CHANGES = 4
 
 
@@ -36,7 +39,7 @@ def mutated_bytes(rng: Random, content: bytes, other: bytes) -> tuple[bytes, str
 
 
 def _place(rng: Random, content: bytearray) -> int:
-    """Return a random place in `content`, mostly near to one of its ends."""
+    """Return a random byte offset in `content`, mostly near to the beginning or the end."""
     size = len(content)
     if size == 0 or rng.random() < 0.2:
         return rng.randrange(size + 1)

@@ -46,7 +46,7 @@ def _name(rng: Random, model: Any) -> str:
 
 
 def _set(repeated: Any, values: list[Any]) -> None:
-    """Replace the values of a repeated field of the file's format."""
+    """Replace all values of `repeated`, a repeated field of a protobuf message."""
     del repeated[:]
     repeated.extend(values)
 

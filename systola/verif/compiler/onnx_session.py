@@ -25,7 +25,7 @@ _OPERANDS = {
     "ConvInteger": (2, 1, 3),
     "MatMulInteger": (2, 1, 3),
 }
-"""Positions of three inputs for each kind of operator that multiplies codes.
+"""Numbers of three inputs, from 0, for each kind of operator that multiplies quantised values.
 
 The inputs are the zero point of the activations, the weights, and the weights' zero point.
 """
@@ -68,7 +68,7 @@ def _session(
 ) -> onnxruntime.InferenceSession:
     """Return an ONNX Runtime session for a model.
 
-    The session writes the model as it executes it to the file `saved`.
+    The session writes the optimised model to the file `saved`, if a file is given.
     """
     model = onnx.load_from_string(content)
     options = onnxruntime.SessionOptions()
@@ -79,7 +79,7 @@ def _session(
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     if any(node.op_type in _OPERANDS for node in model.graph.node):
-        # With the option in the other branch, ONNX Runtime has no kernels for int8 activations.
+        # With x64quantprecision, ONNX Runtime has no kernels for int8 activations.
         _make_weights_uint8(model.graph)
     else:
         options.add_session_config_entry("session.x64quantprecision", "1")

@@ -59,7 +59,7 @@ class OnnxWriter:
         return names[0] if results == 1 else names
 
     def choice(self, flag: str, then: str, otherwise: str, source: str) -> str:
-        """Add an If that applies a node of kind `then` or `otherwise` to the tensor `source`."""
+        """Add an If on `flag`: a node of kind `then` or `otherwise` takes the tensor `source`."""
         graphs = [
             helper.make_graph(
                 [helper.make_node(kind, [source], [kind])],
@@ -72,7 +72,10 @@ class OnnxWriter:
         return self.node("If", flag, then_branch=graphs[0], else_branch=graphs[1])
 
     def scale(self, scale: Any, zero_point: Any, dtype: str) -> tuple[str, str]:
-        """Add constants for a scale and a zero point, or a pair per channel; return both names."""
+        """Add a scale and a zero point as constants and return their names.
+
+        If `scale` is an array, each constant has a value for each channel.
+        """
         scales = np.asarray(scale, np.float32)
         return self.constant(scales), self.constant(
             np.broadcast_to(np.asarray(zero_point, dtype), scales.shape).copy()
@@ -110,5 +113,5 @@ def interpret(content: bytes, *inputs: NDArray[Any], optimised: bool = True) -> 
 
 
 def executed_kinds(content: bytes) -> set[str]:
-    """Return the kinds of operators that `interpret` executes for a model with optimisations."""
+    """Return the kinds of operators that `interpret` executes after it has optimised a model."""
     return optimised_kinds(content, without=_WITHOUT)

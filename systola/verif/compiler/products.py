@@ -34,7 +34,7 @@ def small_machine(rng: np.random.Generator) -> Config:
 
 
 def random_layer(rng: np.random.Generator, k: int, n: int) -> Layer:
-    """Return a random layer of k inputs and n outputs, with any function and any rounding."""
+    """Return a layer of k inputs and n outputs with random weights, function and rounding."""
     function = Function(int(rng.integers(4)))
     table = rng.integers(0, 256, 256, dtype=np.uint8).tobytes()
     return Layer(

@@ -16,7 +16,7 @@ MOST_CHANNELS = 40
 MOST_ELEMENTS = 2 * (2 * 13 * 13 * 19)
 """Largest number of elements of a map: twice the largest first map.
 
-A CONCATENATION that follows the first map doubles its elements, and must be possible.
+So a CONCATENATION of the largest first map with itself is possible.
 """
 
 
@@ -108,7 +108,7 @@ class RandomMaps:
     def _weights(
         self, source: Map, shape: tuple[int, ...], channels: int, taps: int
     ) -> tuple[NDArray[np.int8], NDArray[np.int32] | None, NDArray[np.float32], Map]:
-        """Return random weights, their bias and scales, and a scale that suits the result."""
+        """Return random weights, a bias, weight scales, and a Map with a scale for the result."""
         rng = self.rng
         weights = rng.integers(-127, 128, shape, dtype=np.int8)
         bias = rng.integers(-9000, 9000, channels, dtype=np.int32) if rng.integers(4) else None

@@ -132,8 +132,8 @@ class RandomMoves(RandomMaps):
         kept = np.empty(source.shape)[tuple(index)].shape
         lost = [axis for axis in range(4) if options["shrinkAxisMask"] >> axis & 1]
         shape = tuple(size for axis, size in enumerate(kept) if axis not in lost)
-        # The compiler refuses a result with one number for each of several samples. Such a tensor
-        # could as well be a vector of one sample.
+        # The compiler refuses a result of one dimension for several samples: the numbers could
+        # also be a vector of a single sample.
         if 0 in kept or (len(shape) == 1 and source.shape[0] > 1):
             return source
         sliced = self.writer.tensor(shape, "int8", source.scale, source.zero_point)
@@ -324,7 +324,7 @@ class RandomMoves(RandomMaps):
         return result
 
     def sequence_mean(self, source: Map) -> Map:
-        """Add a MEAN over time of the map as a sequence. In some cases it keeps the scale."""
+        """Add a MEAN over all pixels of a map, taken as the steps of a sequence, with any scale."""
         repeat, height, width, channels = source.shape
         flat = self._reshaped(source, (repeat, height * width, channels))
         scale = source.scale if self.rng.integers(2) else self._scale()
@@ -336,7 +336,7 @@ class RandomMoves(RandomMaps):
         return Map(self._reshaped(made, shape), shape, scale, zero_point)
 
     def dilated(self, source: Map) -> Map:
-        """Add a convolution between SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND: it is dilated."""
+        """Add SPACE_TO_BATCH_ND, a convolution and BATCH_TO_SPACE_ND: a dilated convolution."""
         rng = self.rng
         if source.shape[0] > 1:
             return source

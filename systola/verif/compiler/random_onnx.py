@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random ONNX models of quantised operators, in both forms of ONNX Runtime's quantiser."""
+"""Random ONNX models of quantised operators, in both forms that ONNX Runtime's quantiser writes.
+
+The forms are QLinear operators, and float32 operators between DequantizeLinear and QuantizeLinear.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ class RandomOnnx(OnnxMoves):
         with_bias: bool,
         **attributes: Any,
     ) -> Tensor:
-        """Add a Conv, MatMul or Gemm; axis `axis` of the weights counts the results."""
+        """Add a Conv, MatMul or Gemm; axis `axis` of the weights is the axis of result channels."""
         rng, writer = self.rng, self.writer
         n = weights.shape[axis]
         count = n if rng.integers(2) else 1

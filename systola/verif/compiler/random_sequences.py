@@ -52,7 +52,10 @@ class RandomSequences:
     def _sequence(
         self, steps: int, cells: int, like: Sequence | None = None, **fixed: float
     ) -> Sequence:
-        """Return a new sequence with the scale of `fixed`, of the sequence `like`, or any scale."""
+        """Return a new sequence with a scale and a zero point.
+
+        Both values come from `fixed`, else from the sequence `like`, else at random.
+        """
         scale = float(np.float32(10 ** self.rng.uniform(-2.2, -1.2)))
         zero_point = int(self.rng.integers(-128, 128))
         if like:

@@ -66,7 +66,7 @@ def stored_program(
 def _on_host(
     stages: Sequence[HostStage | DeviceStage], x: NDArray[np.generic]
 ) -> NDArray[np.generic]:
-    """Return the result of a chain of stages on the host for the samples `x`."""
+    """Return the result for the samples `x` after the host's operators `stages`, one by one."""
     for stage in stages:
         assert isinstance(stage, HostStage)
         (source,) = stage.sources

@@ -36,7 +36,7 @@ def test_first_place(kind: str, dtype: str, target: str, axis: int) -> None:
         isinstance(each, HostStage) and isinstance(each.function, Extreme)
         for each in network.stages
     )
-    # ARG_MAX along the last axis of this map stays on the host, as it would move too many elements.
+    # The host takes the last axis of this map, as the machine would have to move too many elements.
     assert on_host == (dtype == "float32" or axis == -1)
     x = np.random.default_rng(random_seed()).integers(0, 5, (6, *shape)).astype(dtype)
     run = run_network(GoldenBackend(preset("small")), network, x)
@@ -63,7 +63,7 @@ def classifier(kind: str, shape: tuple[int, ...]) -> bytes:
 def test_codes_at_the_ends(kind: str, shape: tuple[int, ...], machine: bool) -> None:
     """Check ARG_MAX and ARG_MIN on codes of the whole range, on the machine and on the host.
 
-    An int8 code can number 255 places at most, so 300 elements are for the host.
+    The machine calculates the index in int8, enough for 255 elements. So the host takes 300.
     """
     content = classifier(kind, shape)
     network = network_of(content)

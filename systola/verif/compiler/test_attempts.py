@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the compilation of a large network does no needless work, by counts of calls."""
+"""Tests that the compilation of a large network does no needless work, by counts of calls.
+
+The compiler makes several attempts to turn the operations into steps of a program. After each
+attempt that needs too much of the buffer, one more value goes to host memory.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +51,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def test_attempts(calls: Counter[str]) -> None:
     """Check that the compiler makes tiles of weights only for the attempt that fits the buffer.
 
-    This attempt is found once for all batches. All attempts together lower operations less than
-    three times as often as this attempt alone. The attempt cuts most operations into bands.
+    A compilation for another batch begins with the attempt that fitted before. All attempts
+    together make steps for less than three times as many operations as this attempt alone.
     """
     network = stored_model("mobilenet_v1_025_96")
     first = compile_network(SMALL, network, 16)
@@ -64,7 +68,7 @@ def test_attempts(calls: Counter[str]) -> None:
 
 
 def test_batches_without_hope(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that the compiler tries no larger batch where even the smallest batch cannot fit."""
+    """Check that the compiler tries no larger batch if even the smallest batch cannot fit."""
     network = stored_model("mobilenet_v1_025_96")
     (operations,) = (stage for stage in network.stages if isinstance(stage, Operations))
     asked: list[Batch] = []

@@ -33,8 +33,9 @@ from systola.verif.kit.seeds import random_seed
 BATCHES = (2, 5, 15, 16, 33)
 """Numbers of samples in a batch.
 
-In batches of up to 15 samples one convolution reaches from row to row, by a dilation of up to 15.
-In larger batches each row of a window is a convolution of its own.
+In the buffer, row y of all samples comes before row y + 1. So the rows of a sample are as many rows
+apart as there are samples. A Convolve can have a dilation of up to 15, enough for 15 samples. In
+larger batches each row of a window takes a Convolve of its own.
 """
 
 
@@ -158,9 +159,10 @@ def test_batches_take_fewer_tiles() -> None:
 
 
 def test_average_over_edges_stays_out_of_large_batches() -> None:
-    """Check average poolings over the edges of maps, which large batches run sample by sample.
+    """Check average poolings with windows that reach over the edges of maps.
 
-    Such a pooling counts the taps of each window, which a pooling in two instructions cannot do.
+    A large batch would need two instructions, along rows and columns. These cannot divide by the
+    number of taps inside the map, so a large batch runs such a pooling sample by sample.
     """
     rng = np.random.default_rng(random_seed())
     content = Maps(rng, 3, 5).convolution(3, 9).pool("AVERAGE_POOL_2D", 3, 2).dense(7).content()
@@ -179,9 +181,9 @@ def opcodes(program: bytes) -> list[Opcode]:
 
 
 def test_lines_on_their_way_out() -> None:
-    """Check the bytes that a result of one channel takes on the way to host memory.
+    """Check the number of bytes that are written to host memory for a result of one channel.
 
-    Four pixels side by side share a line of 16 bytes, as many as a single pixel would take.
+    Four pixels side by side share a line of 16 bytes. Alone, each pixel would take 16 bytes.
     """
     config = dataclasses.replace(preset("base"), host_bus_bytes=4)
     content = Maps(np.random.default_rng(1), 4, 5).convolution(1, 1).content()
@@ -239,8 +241,9 @@ def test_parts_are_made_in_their_place(samples: int) -> None:
 def test_parameters_come_when_they_are_needed() -> None:
     """Check that a program loads the parameters of each layer when the layer needs them.
 
-    The load for the first layer comes before the program's input, as it would wait for all of it.
-    The load for the second layer comes after the input.
+    The first layer's parameters come before the program's input. After the input, their load would
+    have to wait until the whole input has arrived. The second layer's parameters come after the
+    input.
     """
     content = Maps(np.random.default_rng(1), 3, 5).convolution(3, 9).convolution(3, 9).content()
     order = opcodes(compile_operations(preset("base"), operations_of(content), 2).image.program)
@@ -266,7 +269,7 @@ def test_what_does_not_fit_together_is_calculated_alone() -> None:
 def test_pixels_of_a_row_put_together() -> None:
     """Check two maps of one pixel that are joined to a row of two pixels, in batches.
 
-    The samples of a batch would lie between the two pixels.
+    In a batch, pixels of other samples would lie between the two pixels of a sample.
     """
     rng = np.random.default_rng(random_seed())
     maps = Maps(rng, 1, 5)
@@ -281,7 +284,7 @@ def test_pixels_of_a_row_put_together() -> None:
 
 
 def test_rows_that_are_no_map_any_more() -> None:
-    """Check a slice that takes a convolution's pixels as rows of a matrix and cuts some rows off.
+    """Check a slice of a matrix with a row for each pixel of a convolution: some rows are cut off.
 
     Each sample of a batch must have the results that it has alone.
     """

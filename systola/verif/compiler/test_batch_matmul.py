@@ -56,7 +56,7 @@ def test_constants(
 
 
 def test_refusals() -> None:
-    """Check that a BATCH_MATMUL of two calculated inputs, or of a matrix per row, is refused."""
+    """Check that a BATCH_MATMUL is refused with two calculated inputs, or with several matrices."""
     with pytest.raises(ModelError, match="must be a constant"):
         network_of(model((1, 5, 12), (1, 12, 7), constant=False))
     with pytest.raises(ModelError, match="it makes shape"):

@@ -46,7 +46,7 @@ def operations_of(network: Network) -> Operations:
 
 
 def kinds_together(network: Network, config: Config | None = None) -> list[str]:
-    """Return the kinds of the operations that a network runs on batches, Reshapes left out."""
+    """Return the kinds of operations that a network runs for a batch at once, without Reshapes."""
     stages = [stage for stage in network.stages if isinstance(stage, Operations)]
     choices = (batched_nodes(config or BASE, each) for each in stages)
     nodes = [node for choice in choices if choice for node in choice[0]]
@@ -71,7 +71,7 @@ def test_what_is_batched() -> None:
         "Pooling",
         "Product",
     ]
-    # The first curve is not batched: sample by sample it takes no longer, and its map less room.
+    # The first tanh is not batched: sample by sample, it takes no longer, and needs less room.
     content = flat_model(np.random.default_rng(1), 3, 4, 5, stride=2)
     assert kinds_together(network_of(content)) == ["Product", "Unary"]
     # In a batch, rows of the samples alternate. A convolution can use such rows if its windows move
@@ -116,8 +116,8 @@ def test_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_order() -> None:
     """Check the order in which the rows of samples lie in batches of several shapes.
 
-    In the first case there are five samples of two rows each, in batches of three places. So sample
-    0 has the second place of the first batch.
+    In the first case there are five samples of two rows each, in batches of three samples. The
+    first batch is not full: its first place stays empty, and sample 0 takes the second place.
     """
     assert sample_order(2, 3, 5).tolist() == [1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
     assert sample_order(3, 1, 2).tolist() == [0, 1, 2, 3, 4, 5]
@@ -223,9 +223,9 @@ def flat_model(
 ) -> bytes:
     """Return a model of a convolution with a tanh, and a fully connected layer with a tanh.
 
-    The layer takes all pixels of the convolution's result. With `pool` it takes only the largest of
-    each 4 x 5 pixels. The convolution's windows are `stride` pixels apart, so the input has
-    `stride` times the rows and columns.
+    The layer takes all pixels of the convolution's result. With `pool`, a maximum pooling of 4 x 5
+    pixels lies between. The convolution's windows are `stride` pixels apart, so the input has
+    `stride` times as many rows and columns as the result.
     """
     writer = ModelWriter()
     source = writer.tensor((1, stride * height, stride * width, 3), "int8", 0.02, 3)
@@ -276,7 +276,7 @@ def loops(content: bytes, config: Config, samples: int) -> list[int]:
 
 
 def test_smaller_batches_where_the_buffer_is_small() -> None:
-    """Check that batches of a model are the smaller, the smaller the unified buffer is.
+    """Check that a smaller unified buffer makes the batches of a model smaller.
 
     The program's loops are over batches, samples and the pixels of a map.
     """
@@ -302,9 +302,10 @@ def test_batch_beside_what_goes_to_host_memory() -> None:
 
 
 def test_many_rows_of_a_sample_need_no_batch() -> None:
-    """Check that a layer with as many rows for a sample as the array has is not batched.
+    """Check that a layer of 16 vectors for each sample is not batched on an array of 16 rows.
 
-    A layer with one row less is batched.
+    The array loads a tile of weights in the time of 16 vectors. With 15 vectors, a layer is
+    batched.
     """
     rng = np.random.default_rng(random_seed())
     weights = rng.integers(-127, 128, (5, 7), dtype=np.int8)

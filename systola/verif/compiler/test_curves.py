@@ -20,7 +20,7 @@ KINDS = ("EXP", "LOG", "SQRT", "RSQRT", "GELU", "GELU approximate", "NEG")
 def test_all_codes(kind: str) -> None:
     """Check a function for all codes and random scales against LiteRT.
 
-    LiteRT refuses the root of a number below 0 only when an input has one, so roots get none.
+    LiteRT refuses the root of a number below 0, so roots only get inputs from 0 on.
     """
     rng = np.random.default_rng(random_seed())
     x = np.arange(-128, 128, dtype=np.int8).reshape(1, 1, 256)

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of convolutions that begin before their source is complete, with its first blocks."""
+"""Tests of convolutions that begin with the first blocks of channels of an incomplete source.
+
+Most tests have a depthwise convolution as the source. The lanes of the activation unit make some
+rows of the depthwise convolution, and the array makes the other rows.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from systola.verif.plan.selection import thorough
 
 
 def network(shape: Shape, channels: int) -> Writer:
-    """Write a network with a depthwise convolution; lanes and array share each of its blocks."""
+    """Write a network with a depthwise convolution; lanes and array share each block."""
     writer = Writer(shape, (1, 1), (1, 1), channels)
     writer.depthwise()
     writer.pointwise(channels + 3)
@@ -31,9 +35,8 @@ def test_every_byte(shape: Shape, channels: int, machine: str, batch: int) -> No
 def test_a_convolution_does_not_wait_for_its_last_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that a convolution begins before the last block of its source is complete.
 
-    The lanes make 11 rows of the last block, with nine taps for each of five pixels. A Convolve of
-    its own takes the first two of four blocks. Without it the convolution would begin after most of
-    these 495 cycles.
+    A separate Convolve takes the first two of four blocks while the lanes still work on the last
+    block. Without this Convolve, the convolution would end at least 90 cycles later.
     """
     content = network((25, 5, 64), 64).content
     early = cycles_of(content)

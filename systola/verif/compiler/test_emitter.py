@@ -70,7 +70,8 @@ def test_channel_entries() -> None:
     output = Requantisation(bias=bias, multiplier=multiplier, shift=shift)
     entries = channel_entries(CONFIG, output, channels)
     assert entries.count == 3
-    # Two parts of 4 and 7 channels lie in blocks of 6, so three entries take 4, 6 and 1 channels.
+    # The channels come in two parts of 4 and 7. A block has 6 columns, and each part begins a new
+    # block. So three entries take 4, 6 and 1 channels.
     for number, part in enumerate((slice(0, 4), slice(4, 10), slice(10, 11))):
         columns = np.zeros((4, CONFIG.cols), np.int64)
         values = (bias, multiplier, np.maximum(shift, 0), np.maximum(-shift, 0))
@@ -88,7 +89,7 @@ def test_channel_entries() -> None:
 
 
 def test_weight_reads() -> None:
-    """Check that adjacent tiles come in one weight read, and that reads are issued ahead.
+    """Check that one Read_Weights reads adjacent tiles, and that reads come before tiles are used.
 
     No more than WEIGHT_READS_IN_FLIGHT reads may wait.
     """
@@ -132,9 +133,9 @@ def test_reads_stay_in_their_loop() -> None:
 
 
 def test_loops_forget_window_and_scale() -> None:
-    """Check that a loop's body sets its window and scale again, also if they are set before it.
+    """Check that a loop's body sets window and scale again, even to values from before the loop.
 
-    The settings before the body's first pass may differ from the settings before its next pass.
+    Before the body's second pass, other values may be set than before the first pass.
     """
     target = emitter()
     source = new_map("", 4, 4, Channels((3,), 6))

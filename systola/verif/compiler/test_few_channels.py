@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of inputs with few channels, and of convolutions that lanes and array share."""
+"""Tests of inputs with few channels, and of convolutions that lanes and array share.
+
+To gather is to put several rows of a window into the channels of one pixel, by a first convolution.
+A second convolution then needs fewer tiles. docs/compiler.md describes these forms.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ Steps = tuple[int, int]
 
 
 class Writer:
-    """A writer of a network that begins with a convolution, and to which layers are added."""
+    """A writer of a network that begins with a convolution; methods add further layers."""
 
     def __init__(self, shape: Shape, kernel: Steps, stride: Steps, channels: int) -> None:
         self.random = np.random.default_rng(random_seed())
@@ -167,15 +171,15 @@ def test_a_result_that_others_take_keeps_its_pixels() -> None:
 def test_micro_speech_takes_less_time_than_its_weights_took() -> None:
     writer = Writer((49, 40, 1), (10, 8), (2, 2), 8)
     writer.dense(4)
-    # A line of 16 bytes has two pixels, so the convolution takes 250 passes of 16 cycles. Before
-    # the convolution, 250 windows are gathered, in ten cycles each.
+    # A line of 16 bytes has two pixels of 8 channels, so the dense layer has 250 tiles, which take
+    # 16 cycles each. Before, the convolution makes 250 lines from ten rows of a window each.
     assert cycles_of(writer.content) < 250 * 16 + 10 * 250 + 200
 
 
 def test_gathered_rows_make_tiles_of_all_taps() -> None:
     writer = Writer((49, 10, 1), (10, 4), (2, 2), 64)
-    # Each of four blocks of results has 40 taps in three tiles. Before the convolution, each of 29
-    # x 5 pixels gathers four rows.
+    # Each of four blocks of channels has 40 taps in three tiles, and an Activate. Before the
+    # convolution, each of 29 x 5 pixels gathers four rows, and one Activate makes these pixels.
     assert cycles_of(writer.content) < (3 * 4 + 4) * 125 + (4 + 1) * 29 * 5 + 300
 
 
@@ -192,7 +196,8 @@ def test_pooling_is_hidden() -> None:
     writer = Writer((12, 10, 64), (1, 1), (1, 1), 64)
     alone = cycles_of(writer.content)
     writer.average()
-    # At least three of the four poolings, of 120 taps each, run while the convolution does.
+    # Each of four blocks of channels has a pooling of 120 taps. At least three of the poolings are
+    # done before the convolution ends.
     assert cycles_of(writer.content) < alone + 2 * 120
 
 
@@ -201,8 +206,8 @@ def test_constants_of_a_program_without_loops_come_after_its_input() -> None:
     writer.depthwise()
     order = opcodes(program_of(writer.content))
     reads = [number for number, each in enumerate(order) if each == Opcode.READ_HOST_MEMORY]
-    # Only the first steps load their parameters before the input. Later loads would wait for all of
-    # the input.
+    # Only the first steps load their constants before the input, as a load after the input has to
+    # wait for all of the input.
     assert order.index(Opcode.READ_HOST_MEMORY_ALTERNATE) < order.index(Opcode.CONVOLVE) < reads[1]
 
 
@@ -212,7 +217,7 @@ def test_constants_of_a_program_without_loops_come_after_its_input() -> None:
         ((32, 12, 3), (2, 2), (3, 3), 8),
         ((20, 9, 3), (1, 1), (3, 3), 5),
         ((40, 6, 1), (1, 1), (5, 3), 6),
-        # a kernel of two rows reaches down only; a half has 17 rows
+        # a kernel of two rows takes no row above; a half of the map has 17 rows
         ((34, 8, 2), (2, 1), (2, 3), 7),
         ((20, 8, 20), (1, 1), (3, 3), 4),
     ],
@@ -235,10 +240,10 @@ def test_halves_take_half_the_time_of_the_lanes() -> None:
     writer = Writer((96, 96, 3), (3, 3), (2, 2), 8)
     writer.depthwise()
     writer.pointwise(16)
-    # The map has two halves. For each half, the first convolution has three tiles, and the
-    # depthwise convolution has nine taps of 24 rows, shared by lanes and array. The rest is the
-    # wait for the input's rows, the last convolution, and the output. Without halves, row after
-    # row, the network would take 10,000 cycles more.
+    # The lower half of the map lies beside the upper half. For each half, the first convolution
+    # has three tiles. The depthwise convolution has nine taps for 24 rows of both halves, shared by
+    # lanes and array. The rest is the wait for the input's rows, the last convolution, and the
+    # output. Without halves, the network would take 10,000 cycles more.
     array, lanes = 2 * 3 * 25 * 48, 26 * 48 + 9 * 24 * 48
     assert cycles_of(writer.content) < (9 * array + 8 * lanes) / 17 + 2 * 24 * 48 + 3500
 
@@ -246,11 +251,11 @@ def test_halves_take_half_the_time_of_the_lanes() -> None:
 @pytest.mark.parametrize(
     ("shape", "channels", "stride"),
     [
-        ((6, 6, 40), 75, (1, 1)),  # the array makes whole blocks, the lanes the others
+        ((6, 6, 40), 75, (1, 1)),  # the array makes some blocks alone, the lanes the others
         ((6, 6, 40), 75, (2, 2)),
         ((3, 3, 40), 90, (1, 1)),
         ((12, 12, 40), 90, (2, 2)),
-        ((30, 7, 20), 12, (2, 2)),  # the lanes take rows while the array makes the next rows
+        ((30, 7, 20), 12, (2, 2)),  # the lanes take rows while the array makes more of the source
     ],
 )
 @pytest.mark.parametrize(
@@ -269,9 +274,9 @@ def test_lanes_do_not_wait_for_blocks_on_the_array() -> None:
     writer = Writer((12, 12, 16), (1, 1), (1, 1), 96)
     writer.depthwise()
     writer.pointwise(16)
-    # The array makes three of the six blocks, with nine taps for each of 144 pixels. The lanes take
-    # the taps of the other three blocks, and their results. Before, there are 6 passes, and 144
-    # lines arrive.
+    # The array makes the sums of three of the six blocks. The lanes take nine taps for each of 144
+    # pixels of the other three blocks, and turn the array's sums into results. Before, the first
+    # convolution takes six passes, and 144 lines of the input arrive.
     assert cycles_of(writer.content) < 6 * 144 + 3 * (9 * 145 + 144) + 3 * 144 + 500
 
 
@@ -293,9 +298,9 @@ def test_no_share_of_the_lanes_is_worse_than_all(
 
 @pytest.mark.parametrize("pixels", [100, 480, 1000])
 def test_sums_that_are_held_across_the_end_of_the_accumulators(pixels: int) -> None:
-    """Check a depthwise layer with sums that reach across the end of the accumulators.
+    """Check a depthwise layer with sums that go on at accumulator row 0 after the last row.
 
-    Its first sums lie where the sums of a convolution before it end.
+    The layer's sums begin after the sums of an earlier convolution.
     """
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()

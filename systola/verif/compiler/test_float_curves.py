@@ -124,9 +124,9 @@ def test_float_result() -> None:
 
 
 def test_refusals() -> None:
-    """Check that functions of float32 inputs and of two calculated tensors are refused.
+    """Check that functions of float32 inputs or of two calculated tensors are refused.
 
-    So are functions that are infinite or undefined for some codes.
+    Functions that are infinite or undefined for some codes are refused, too.
     """
     for kind, operands in (("SIN", 1), ("ADD", 2)):
         writer = ModelWriter()
@@ -135,7 +135,7 @@ def test_refusals() -> None:
         with pytest.raises(ModelError, match=r"its input is float32, supported is int8"):
             network_of(writer.content([source], [result]))
     for names in (["LOG"], ["EXP", "EXP"]):
-        # LiteRT's codes for infinity and for results that are no numbers depend on the processor.
+        # Processors turn infinity, and results that are no numbers, into different int8 codes.
         with pytest.raises(ModelError, match=r"numbers that processors convert in different ways"):
             network_of(model(names, (1.0, 0.05), (0, 5)))
     writer = ModelWriter()

@@ -24,7 +24,7 @@ from systola.verif.kit.seeds import random_seed
 SAME, VALID = 0, 1
 SCALE, RESULT_SCALE = 0.0004, 0.003
 WEIGHTS = 1
-"""Position of the weights among the inputs of an operator."""
+"""Number of the weights in an operator's list of inputs, counted from 0."""
 
 
 def activation(name: str) -> int:
@@ -282,9 +282,9 @@ def test_two_operands(kind: str, constant: bool, function: str, scale: float) ->
 
 
 def test_a_network_on_the_machine_and_on_the_host() -> None:
-    """Check several samples of an int16 network with its layers and an ADD on the machine.
+    """Check several samples of an int16 network that runs on the machine and on the host.
 
-    A curve between them is on the host.
+    The layers and an ADD run on the machine. The TANH between them runs on the host.
     """
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
@@ -343,7 +343,7 @@ def test_sums_of_more_than_32_bits_are_the_hosts() -> None:
 def test_many_rows(kind: str) -> None:
     """Check int16 layers with more rows than accumulators; the convolution is run in bands.
 
-    The inputs of a row lie in several blocks.
+    Each row has more inputs than one block of the buffer has columns.
     """
     rng = np.random.default_rng(random_seed())
     config = preset("8x8")
@@ -395,7 +395,7 @@ def powers_of_two() -> bytes:
 
 
 def broadcast() -> bytes:
-    """Return an int16 MUL of a value and a smaller value, which is repeated."""
+    """Return an int16 MUL of a value and a smaller value, which is repeated to the larger shape."""
     writer = ModelWriter()
     tensors = [writer.tensor(shape, "int16", 0.001) for shape in ((1, 4, 6), (1, 1, 6), (1, 4, 6))]
     writer.operator("MUL", tensors[:2], tensors[2:])

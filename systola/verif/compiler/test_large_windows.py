@@ -59,7 +59,7 @@ def pool(
     [
         ("AVERAGE_POOL_2D", (1, 1, 300, 3), (1, 300), (1, 300), VALID),
         ("MAX_POOL_2D", (1, 300, 1, 3), (300, 1), (300, 1), VALID),
-        # A window with a prime number of pixels cannot be taken as a rectangle.
+        # A window of 257 pixels, a prime number, cannot become a rectangle with shorter sides.
         ("AVERAGE_POOL_2D", (1, 1, 257, 3), (1, 257), (1, 1), VALID),
         ("AVERAGE_POOL_2D", (1, 1, 600, 3), (1, 300), (1, 100), VALID),
         ("AVERAGE_POOL_2D", (1, 12, 12, 3), (9, 9), (1, 1), SAME),
@@ -156,7 +156,7 @@ def test_convolutions(
 )
 @pytest.mark.parametrize("batch", [1, 4])
 def test_dense_layer_over_many_pixels(shape: tuple[int, ...], inputs: int, batch: int) -> None:
-    """Check a dense layer that takes many pixels of the layer before, with one or more rows."""
+    """Check a dense layer that takes many pixels of a map as one row of inputs, or as several."""
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     source, active = (writer.tensor(shape, "int8", 0.05, 3) for _ in range(2))

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of LSTMs that run block by block: their results, and the tiles that each step reads."""
+"""Tests of LSTMs that run block by block: their results, and the tiles that each step reads.
+
+A block has as many cells as the array has columns. Cells beyond the last full block are mixed if
+their four gates fit in the columns of one tile.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ from systola.verif.kit.seeds import random_seed
 @pytest.mark.parametrize(
     ("machine", "cells", "cell_bits", "clip"),
     [
-        ("base", 36, 11, 10.0),  # The last four cells are mixed: they share a tile.
+        ("base", 36, 11, 10.0),  # The last four cells are mixed.
         ("base", 33, 13, 0.5),
         ("base", 37, 12, 0.0),  # The last five cells are a block of their own.
         ("base", 32, 16, 10.0),
@@ -70,7 +74,7 @@ def test_tiles_of_a_step(cells: int, tiles: int) -> None:
 
 
 def test_others_go_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that an LSTM with one step, one block or a batch does not run block by block."""
+    """Check that an LSTM with one step, or with one full block of cells, does not run by blocks."""
     monkeypatch.delattr(lstm_choice, "lstm_by_blocks")
     rng = np.random.default_rng(1)
     for steps, cells in ((1, 36), (4, 20)):
@@ -78,9 +82,9 @@ def test_others_go_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_layout() -> None:
-    """Check in which columns of tiles the cells of an LSTM lie.
+    """Check the columns in which the gates and cells of an LSTM lie.
 
-    Cells beyond whole blocks share a mixed tile, if they take a quarter of a line at most.
+    With 16 columns, the last 4 of 36 cells are mixed. The last 5 of 37 cells are a third block.
     """
     layout = Layout(36, 16)
     gates, cells = layout.columns()

@@ -108,7 +108,7 @@ def test_two_inputs() -> None:
 
 
 def test_many_inputs() -> None:
-    """Check a network with more inputs than index registers: inputs of one size share one."""
+    """Check a network with more inputs than index registers: inputs of a size share a register."""
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     inputs = [writer.tensor((1, 6), "int8", 0.05, number) for number in range(9)]
@@ -137,7 +137,7 @@ def test_any_graph() -> None:
 def test_many_bands() -> None:
     """Check a convolution that reads its weights again for each row of the result.
 
-    Together the reads are more than may wait at one time.
+    There are more reads than may wait in the weight queue at one time.
     """
     rng = np.random.default_rng(random_seed())
     config = dataclasses.replace(preset("small"), accumulator_rows=12)

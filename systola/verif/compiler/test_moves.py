@@ -55,7 +55,7 @@ def test_the_largest_first_map_can_grow() -> None:
 
 
 def check(content: bytes, *x: NDArray[Any]) -> Network:
-    """Check a model's results with the interpreter; return its network."""
+    """Check a model's results against the interpreter; return the compiler's network."""
     network = network_of(content)
     run = run_network(GoldenBackend(preset("small")), network, *x)
     assert np.array_equal(run.y, interpret(content, *x))
@@ -63,16 +63,16 @@ def check(content: bytes, *x: NDArray[Any]) -> Network:
 
 
 def moved_by_host(network: Network) -> int:
-    """Return how many operations that move elements a network leaves to the host."""
+    """Return the number of operations in a network with which the host moves elements."""
     stages = [stage for stage in network.stages if isinstance(stage, HostStage)]
     return sum(isinstance(stage.function, Rearrange) for stage in stages)
 
 
 def embedding(dtype: str, *, from_the_end: bool = False) -> tuple[ModelWriter, int, int]:
-    """Return a writer of a model with an embedding, the tensor of its input, and of its result.
+    """Return a writer of a model with an embedding, and the embedding's input and result tensors.
 
-    The embedding has 50 rows of 7 codes. With `from_the_end` numbers below 0 count from the last
-    row.
+    The embedding has 50 rows of 7 codes. With `from_the_end`, a row number below 0 counts from the
+    last row.
     """
     rng = np.random.default_rng(1)
     writer = ModelWriter()
@@ -177,7 +177,7 @@ def test_shapes_are_constants() -> None:
 
 
 def test_samples_of_a_batch_change_places() -> None:
-    """Check that the first dimension does not count samples if an operator reverses it."""
+    """Check that the compiler does not take the first dimension for samples if it is reversed."""
     writer = ModelWriter()
     tensors = [writer.tensor((4, 6), "int8", 0.1) for _ in range(2)]
     axis = writer.tensor((1,), "int32", data=np.array([0], np.int32))
@@ -234,7 +234,7 @@ def test_channels_become_pixels(size: int, host: int) -> None:
 
 
 def test_several_outputs() -> None:
-    """Check a network of several outputs, one in float32 and one that others are made from."""
+    """Check a network of three outputs: a RELU's result, the result in float32, and a slice."""
     writer = ModelWriter()
     source, relu = (writer.tensor((1, 3, 8), "int8", scale) for scale in (0.1, 0.05))
     floats, half = writer.tensor((1, 3, 8), "float32"), writer.tensor((1, 3, 4), "int8", 0.05)

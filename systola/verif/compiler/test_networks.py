@@ -237,7 +237,7 @@ def test_unsupported_models(model: bytes, message: str) -> None:
 
 
 def two_layers(**changes: object) -> bytes:
-    """Return a model of a layer that is supported except for `changes`."""
+    """Return a model of a FULLY_CONNECTED that the compiler supports without `changes`."""
     writer = ModelWriter()
     source = writer.tensor((1, 4), "int8", changes.get("source_scale", 0.1))
     result = writer.tensor((1, int(str(changes.get("results", 3)))), "int8", 0.1)

@@ -41,13 +41,13 @@ def test_stored_outputs(name: str, machine: str) -> None:
 
 
 def test_input_in_several_shapes() -> None:
-    """Check a model that uses its input in two shapes, of which one follows from a third shape."""
+    """Check a model that takes rows of its input as 19 x 4, and columns of the input as 2 x 38."""
     writer = OnnxWriter()
     x = writer.input((1, 19, 4))
     rows = writer.node("Gather", x, writer.constant(np.array([1, 17])), axis=1)
     shaped = writer.node("Reshape", x, writer.constant(np.array([1, 2, 38])))
-    # The shapes 19 x 4 and 2 x 38 have no common factors. So the compiler first puts the elements
-    # into the plain order of the input.
+    # A row of one shape is no whole number of rows of the other shape. So the compiler first puts
+    # the elements one after another, in the order of the input.
     ordered = writer.node("Transpose", shaped, perm=[0, 1, 2])
     columns = writer.node("Gather", ordered, writer.constant(np.array([5, 30, 7])), axis=2)
     content = writer.content((rows, "int8", (1, 2, 4)), (columns, "int8", (1, 2, 3)))
@@ -64,7 +64,7 @@ def test_input_in_several_shapes() -> None:
 def test_weights_far_from_their_zero_point(kind: str, dtype: str, zero_point: int) -> None:
     """Check weights that differ by up to 255 from their zero point.
 
-    The machine needs more than two weights of 8 bits for each of them.
+    The machine has weights of 8 bits. So a weight of 255 is the sum of three: 127 + 127 + 1.
     """
     rng = np.random.default_rng(random_seed())
     limits = np.iinfo(dtype)
@@ -93,8 +93,8 @@ def test_weights_far_from_their_zero_point(kind: str, dtype: str, zero_point: in
     assert len(np.unique(expected)) > 50
     model = api.compile(content, preset="small", batch=4)
     found = model.run(x, backend="iss").outputs[0]
-    # A sum half-way between two codes may be rounded to either, if the compiler reports it as
-    # inexact.
+    # If the compiler reports the model as inexact, a sum half-way between two codes may be rounded
+    # to either code.
     most = 1 if model.inexact_channels else 0
     assert np.abs(found.astype(int) - expected.astype(int)).max() <= most
 
@@ -108,7 +108,7 @@ MEANS = ("average_pool", "global_average", "reduce_mean")
 def check_random(model: RandomOnnx, machine: str, share: float = 0.01, most: int = 1) -> None:
     """Check that a random model's results equal ONNX Runtime's, if they are reported as exact.
 
-    Otherwise at most a `share` of the results may differ, by at most `most`.
+    If not, at most the fraction `share` of the results may differ, each by at most `most` codes.
     """
     translation = translate_onnx(model.content)
     run = run_network(GoldenBackend(preset(machine)), make_network(translation), model.samples)
@@ -168,8 +168,8 @@ def test_gemm_with_alpha(alpha: float, transposed: int) -> None:
     found = model.run(samples, backend="iss").outputs[0]
     expected = interpret(content, samples)
     differing = np.count_nonzero(found != expected)
-    # A bias divided by alpha is off by half a unit of the sums at most. The likelihood that a code
-    # changes is half a unit divided by a step of the results. Five standard deviations are never
-    # seen.
+    # The bias divided by alpha is rounded, and so off by at most half a unit of the sums. A code
+    # changes with a probability of half a unit divided by a step of the results. The number of
+    # changed codes may be five standard deviations above the mean.
     likely = found.size * alpha * 0.0273 * of_weights.max() / 0.0213 / 2
     assert differing <= (likely + 5 * np.sqrt(likely) if model.inexact_channels else 0)
