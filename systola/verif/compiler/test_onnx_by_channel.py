@@ -87,7 +87,8 @@ def test_rtl(kind: str) -> None:
 def test_even_codes() -> None:
     """Check a PRelu with slopes of 1/4, which is left to the host.
 
-    Its results lie half-way between two codes, and ONNX Runtime takes the even code.
+    Some products lie half-way between two codes. ONNX Runtime rounds such a product to the even
+    code.
     """
     writer = OnnxWriter()
     shape = (1, 3, 4, 4)
@@ -103,9 +104,10 @@ def test_even_codes() -> None:
 
 
 def test_line() -> None:
-    """Check that `fit_line` finds multipliers for rounded lines: rising, falling and level.
+    """Check that `fit_line` finds requantiser numbers that give a rounded straight line.
 
-    It finds none for results that round halves to even.
+    The lines rise, fall or are level. If halves are rounded to the even code, `fit_line` finds no
+    such numbers.
     """
     every = np.ones(256, np.bool_)
     for slope, offset in ((0.37, 12.3), (-1.7, 3.1), (1e-3, 0.5), (0.0, -7.0), (40.0, 0.25)):

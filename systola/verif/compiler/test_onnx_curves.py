@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of functions of one or two elements between DequantizeLinear and QuantizeLinear of ONNX."""
+"""Tests of ONNX's element-wise operators between a DequantizeLinear and a QuantizeLinear."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ def test_all_codes(kind: str) -> None:
 
 @pytest.mark.parametrize("end", [-7.5, -14.5])
 def test_sigmoid_far_below_zero(end: float) -> None:
-    """Check a Sigmoid far below 0 with a small scale, where ONNX Runtime's own error shows."""
+    """Check a Sigmoid far below 0, where its results equal ONNX Runtime's inexact ones.
+
+    The scale of the results is so small that the error of ONNX Runtime's Sigmoid shows.
+    """
     writer = OnnxWriter()
     made = writer.node("Sigmoid", writer.dequantise(writer.input((1, 256)), 0.12, 127, "int8"))
     last = 1 / (1 + np.exp(-end)) / 40
@@ -80,7 +83,7 @@ def test_function_with_a_number(kind: str, number: float) -> None:
 def test_first_place(kind: str, shape: tuple[int, ...], axis: int, keep: int) -> None:
     """Check that ArgMax and ArgMin of a calculated tensor give the first of equal elements.
 
-    The host takes an axis of 300 elements.
+    The host executes the case with an axis of 300 elements.
     """
     writer = OnnxWriter()
     a = writer.dequantise(writer.input(shape), 0.0313, 7, "int8")

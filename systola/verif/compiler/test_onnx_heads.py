@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the last operators of classifiers from PyTorch, after ONNX Runtime's quantiser."""
+"""Tests of the operators at the end of PyTorch classifiers that ONNX Runtime has quantised."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from systola.verif.compiler.onnx_writer import OnnxWriter, interpret
 from systola.verif.kit.seeds import random_seed
 
 VIEWS = {"Reshape": 2, "Flatten": 2, "Squeeze": 2, "Unsqueeze": 5, "Transpose": 4, "Identity": 4}
-"""Kinds of operators that only change a shape, and the number of dimensions of their results."""
+"""Operators that change only a tensor's shape, each with the number of dimensions of its result."""
 
 
 def viewed(writer: OnnxWriter, view: str, numbers: str) -> str:
@@ -43,10 +43,11 @@ def check(content: bytes, x: NDArray[Any]) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("kind", ["ReduceMean", "GlobalAveragePool", "Conv", "Relu"])
 def test_view_before_quantisation(kind: str, view: str) -> None:
-    """Check an operator that has a change of shape between it and its QuantizeLinear.
+    """Check an operator with a change of shape between the operator and its QuantizeLinear.
 
-    ONNX Runtime requantises in float32, where a number half-way between two codes may become
-    either. With these scales a code is 3,001 or 6.3 sums, so no sum is half-way.
+    ONNX Runtime requantises in float32, and may round a number half-way between two codes up or
+    down. No number is half-way here: from code to code there are 3,001 or 6.3 units of the
+    operator's sums.
     """
     rng = np.random.default_rng(random_seed())
     writer = OnnxWriter()
@@ -85,9 +86,10 @@ def test_view_before_quantisation(kind: str, view: str) -> None:
     ],
 )
 def test_mean_at_the_end(shape: tuple[int, ...], axes: list[int], keep: int) -> None:
-    """Check every bit of a ReduceMean at the end of a model, which the quantiser leaves in float32.
+    """Check every bit of the float32 result of a ReduceMean at the end of a model.
 
-    Each bit depends on the order of the additions.
+    The quantiser leaves this result in float32. The bits of the result depend on the order of the
+    additions.
     """
     rng = np.random.default_rng(random_seed())
     writer = OnnxWriter()
@@ -109,7 +111,7 @@ def test_mean_at_the_end(shape: tuple[int, ...], axes: list[int], keep: int) -> 
     ],
 )
 def test_sum(shape: tuple[int, ...], axes: list[int], dtype: str) -> None:
-    """Check a ReduceSum over pixels and over channels, with results at both ends of the codes."""
+    """Check a ReduceSum over pixels and over channels, from the lowest to the highest code."""
     rng = np.random.default_rng(random_seed())
     least = int(np.iinfo(dtype).min)
     writer = OnnxWriter()

@@ -52,7 +52,7 @@ def test_extremes(kind: str, axes: list[int], keep: int) -> None:
 )
 @pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
 def test_resize_to_nearest(mode: str, rounding: str) -> None:
-    """Check a Resize to the nearest pixel, to twice the size and to sizes that are no multiples."""
+    """Check a Resize to the nearest pixel: to twice the size, to given sizes, and by fractions."""
     options = {"coordinate_transformation_mode": mode, "nearest_mode": rounding}
     for scales, sizes in (([1, 1, 2, 2], None), (None, [1, 5, 7, 4]), ([1, 1, 1.5, 0.5], None)):
         writer = OnnxWriter()

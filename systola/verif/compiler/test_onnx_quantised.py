@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of networks from ONNX Runtime's quantiser, in all its forms, against ONNX Runtime."""
+"""Tests of networks in all forms that ONNX Runtime's quantiser writes, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from systola.verif.compiler.onnx_writer import interpret
 from systola.verif.kit.run_network import run_network
 from systola.verif.kit.seeds import random_seed
 
-# The quantiser warns that a preparation of the float32 model is recommended.
+# All warnings are ignored, as the quantiser warns that the float32 model should be prepared first.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -33,7 +33,7 @@ def test_quantised_network(network: str, form: str) -> None:
     y = run.y.reshape(expected.shape)
     steps = np.diff(np.unique(expected))
     step = steps.min() if steps.size else 1.0
-    # A sum half-way between two codes, at any layer, moves results of its sample by a code. In 123
-    # networks, at most one of the six samples had such a sum, with up to four results.
+    # If a layer has a sum half-way between two codes, results of this sample may differ by a code.
+    # In 123 networks, at most one of the six samples had results that differed, up to four.
     assert np.abs(y - expected).max() <= 3.01 * step
     assert np.count_nonzero((y != expected).reshape(len(y), -1).any(axis=1)) <= 2

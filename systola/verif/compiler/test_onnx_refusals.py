@@ -90,7 +90,10 @@ def test_lstm_is_refused() -> None:
 
 
 def test_all_that_is_not_supported() -> None:
-    """Check that one error names all unsupported nodes, and no node that only depends on them."""
+    """Check that one error names all unsupported nodes.
+
+    A supported node that takes the result of an unsupported node is not named.
+    """
     writer = OnnxWriter()
     x = writer.dequantise(writer.input((1, 4, 6, 6)), 0.1, 0, "int8")
     y = writer.node("IsNaN", x)
@@ -128,9 +131,9 @@ def softmax(channels: int, out_scale: float) -> bytes:
 
 
 def test_softmax_beyond_float32() -> None:
-    """Check that a Softmax is refused if ONNX Runtime executes it in two ways that do not agree.
+    """Check that a Softmax is refused if ONNX Runtime has two ways to execute it that disagree.
 
-    For example, one way gives 0 for 1.0.
+    For example, one of the ways gives 0 in place of 1.0.
     """
     reason = "a Softmax of rows of length 1, to codes of the scale 0.00392, has no defined result"
     assert reason in outcome(softmax(1, 1 / 255))
@@ -208,7 +211,7 @@ def test_semantics_of_the_format() -> None:
 
 
 def test_mutations() -> None:
-    """Check that a model with random changes of bytes gives a clear error, or compiles."""
+    """Check that a model that is cut off or has wrong bytes gives a clear error, or compiles."""
     rng = np.random.default_rng(random_seed())
     models = [RandomOnnx(rng, KINDS, 3).content for _ in range(12)]
     refused = 0
@@ -230,7 +233,8 @@ def test_mutations() -> None:
 def test_window_that_does_not_fit() -> None:
     """Check that a convolution with a window larger than its map is refused.
 
-    ONNX Runtime and ONNX's inference of shapes give it a size below 0, which no operator may take.
+    ONNX Runtime and ONNX's shape inference give the convolution's result a size below 0. No
+    operator may take such a result.
     """
     writer = OnnxWriter()
     x = writer.dequantise(writer.input((1, 3, 1)), 0.1, 0, "int8")

@@ -17,9 +17,9 @@ from systola.verif.kit.seeds import random_seed
 
 
 class OpenShapes:
-    """A writer of a model in which all sizes of results are placeholders.
+    """A writer of a model in which the sizes of all results are placeholders.
 
-    The file has 1 for each of them, and -1 in its shape signature.
+    In the file each of these sizes is 1 in the tensor's shape, and -1 in its shape signature.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class OpenShapes:
         return self.writer.tensor((len(values),), "int32", data=np.array(values, np.int32))
 
     def flat(self) -> int:
-        """Add a RESHAPE of the input to a matrix, by a shape that the model calculates."""
+        """Add a RESHAPE of the input to a matrix with a shape that other operators calculate."""
         shape = self.writer.tensor((1,), "int32", signature=(-1,))
         self.writer.operator("SHAPE", [self.input], [shape], outType=2)
         first = self.writer.tensor((1,), "int32", signature=(-1,))

@@ -27,7 +27,9 @@ def test_slots() -> None:
 
 
 def test_cuts_spread() -> None:
-    """Check that a value's channels are cut where a slice of it, or of a related value, is cut."""
+    """Check that a Slice cuts the channels of its operand, and of all values that operations
+    connect.
+    """
     source, middle, part, last, inner = (
         Value(name, (1, count))
         for name, count in (("a", 10), ("b", 10), ("c", 4), ("d", 4), ("e", 2))
@@ -62,7 +64,8 @@ def test_places_never_overlap() -> None:
                 sum(life.lines.count for life in lives if life.first <= step <= life.last)
                 for step in range(20)
             )
-            # A refusal may be avoidable: there may be holes between the lines that are placed.
+            # A refusal is hopeless if the lines in use at one step exceed the buffer. Otherwise
+            # only holes between placed lines are in the way.
             hopeless += most > size
             continue
         taken = np.zeros((20, size), np.int64)
@@ -72,7 +75,7 @@ def test_places_never_overlap() -> None:
             taken[life.first : life.last + 1, at : at + life.lines.count] += 1
         assert taken.max() == 1
     # Each of the 300 cases is refused with the same probability. With 20 seeds 54 to 76 were
-    # refused, 66 on average, so both bounds are over seven standard deviations away. Of these 97 %
-    # are hopeless.
+    # refused, 66 on average. So the bounds 10 and 250 are over seven standard deviations away. 97 %
+    # of the refusals are hopeless.
     assert 10 < refused < 250
     assert hopeless > 0.7 * refused

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of average pooling, in which the machine multiplies for LiteRT's division by the taps."""
+"""Tests of average pooling against LiteRT's formula.
+
+LiteRT divides a sum by the number of its taps. The machine multiplies the sum by a reciprocal.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from systola.verif.kit.seeds import random_seed
 
 
 def multiplied(sums: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return the machine's means for sums of `count` taps, by isa.md's text of SINGLE rounding."""
+    """Return the machine's means for sums of `count` taps, by isa.md's formula of SINGLE."""
     output = reciprocal(count)
     assert output.rounding == Rounding.SINGLE
     q, shift = int(output.multiplier[0]), int(output.shift[0])
@@ -24,9 +27,10 @@ def multiplied(sums: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def divided(sums: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return the means that LiteRT's AVERAGE_POOL_2D calculates from the sums `a` of n taps.
+    """Return the means of LiteRT's AVERAGE_POOL_2D for sums of `count` taps.
 
-    The formula is (a + n / 2) / n, or (a - n / 2) / n below 0, with divisions as in C.
+    The mean of a sum a of n taps is (a + n / 2) / n, or (a - n / 2) / n if a is below 0. Divisions
+    are as in C.
     """
     return np.sign(sums) * ((np.abs(sums) + count // 2) // count)
 
@@ -41,7 +45,8 @@ def test_every_sum(first: int) -> None:
 def test_large_windows() -> None:
     rng = np.random.default_rng(random_seed())
     for count in (255 * 255, *rng.integers(257, 255 * 255, 200).tolist()):
-        # The sums lie next to each half, where the quotient changes.
+        # The sums are at each half-way point between two means, one below the point, and one above
+        # it.
         halves = (2 * np.arange(-128, 128, dtype=np.int64) + 1) * count // 2
         sums = np.concatenate([halves - 1, halves, halves + 1])
         sums = sums[(sums >= -128 * count) & (sums <= 127 * count)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of multipliers and tables against LiteRT, at the sums that are most likely to differ."""
+"""Tests of requantiser multipliers and of tables against LiteRT, at sums likely to differ."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_multipliers_at_the_steps(kind: str, per_channel: bool) -> None:
         )
         if scale.max() >= 128:
             continue
-        # The sums lie at a step of the results or beside it. The sums are ties if scales are powers
-        # of two.
+        # At each of these sums the result changes from one code to the next, or does so one sum
+        # away. If scales are powers of two, such a sum lies half-way between two codes.
         steps = rng.integers(1, 128, CHANNELS)
         sums = np.ceil((steps - 0.5) / scale).astype(np.int64) + rng.integers(-1, 2, CHANNELS)
         sums = np.minimum(sums, 1 << 20) * rng.choice([-1, 1], CHANNELS)
@@ -81,7 +81,8 @@ def test_multipliers_at_the_steps(kind: str, per_channel: bool) -> None:
 
 
 def test_multipliers_say_when_none_is_exact() -> None:
-    # Among all sums up to 2^30 some are closer to a step than 31 bits can resolve.
+    # Some sums up to 2^30 are so close to a change of the result that no multiplier of 31 bits is
+    # exact for all of them.
     scale, limit = np.full(1, 0.7 * 2.0**-22), np.full(1, 1 << 30)
     multiplier, shift, exact = exact_multipliers(scale, -limit, limit)
     assert not exact[0]
@@ -168,7 +169,7 @@ def test_all_codes(kind: str) -> None:
 
 @pytest.mark.parametrize(("kind", "fixed"), [("LOGISTIC", (1 / 256, -128)), ("TANH", (1 / 128, 0))])
 def test_curves_of_infinite_numbers(kind: str, fixed: tuple[float, int]) -> None:
-    """Check curves for a scale so large that float32 cannot hold the numbers of all codes."""
+    """Check LOGISTIC and TANH for an input scale so large that codes become infinite in float32."""
     scale, zero_point = 1e38, -49
     theirs = one_operator(kind, ALL_CODES, ("int8", scale, zero_point), ("int8", *fixed))
     assert np.array_equal(theirs[0], curve_table(kind, scale, zero_point, *fixed))

@@ -18,7 +18,8 @@ def test_quantised_softmax(dtype: str) -> None:
     for _ in range(60):
         shape = (int(rng.integers(1, 5)), int(rng.choice([1, 2, 3, 10, 300])))
         scale = float(np.float32(10 ** rng.uniform(-4, 0.7)))
-        # Scales of results go down to the finest with defined results. Some rows have one element.
+        # The scale of the results goes down to the smallest for which float32 defines the results.
+        # Some rows have one element.
         out_scale = float(np.float32(1 / rng.uniform(20, 148 * shape[1])))
         zero_point = int(rng.choice([-128, rng.integers(-128, 128)]))
         x = np.clip(rng.normal(0, 10 ** rng.uniform(0, 2), shape), -128, 127).astype(np.int8)
@@ -36,9 +37,9 @@ def test_quantised_softmax(dtype: str) -> None:
 
 @pytest.mark.parametrize("length", [1, 2, 3, 300])
 def test_finest_codes(length: int) -> None:
-    """Check the finest scale of a softmax's results: e ** 5 codes for each element of a row.
+    """Check the smallest scale of a softmax's results: 1 / (n e^5) for rows of n elements.
 
-    Any finer scale has no defined results in float32.
+    Results of a smaller scale are not defined in float32.
     """
     most = int(length * np.exp(5))
     assert fits_float32(length, 0.1, 1 / (most + 0.5))

@@ -33,7 +33,7 @@ def all_axes(rank: int) -> list[tuple[int, ...]]:
 def test_any_axes(shape: tuple[int, ...], kind: str, keep: bool) -> None:
     rng = np.random.default_rng(random_seed())
     every = all_axes(len(shape))
-    # Each of the two values of `keep` is tested with half of the axes.
+    # The two values of `keep` share the combinations of axes: each value gets every other one.
     for axes in every[int(keep) :: 2]:
         reduced = [1 if axis in axes else size for axis, size in enumerate(shape)]
         kept = [size for axis, size in enumerate(shape) if axis not in axes]
@@ -50,7 +50,7 @@ def test_any_axes(shape: tuple[int, ...], kind: str, keep: bool) -> None:
 
 
 def test_mean_without_scales() -> None:
-    """Check a MEAN of tensors without scales: LiteRT divides 0 by 0, and its results are 0."""
+    """Check a MEAN of tensors without scales: LiteRT divides 0 by 0, and gives results of 0."""
     writer = ModelWriter()
     source, result = writer.tensor((1, 3, 4, 5)), writer.tensor((1, 1, 4, 5))
     axes = writer.tensor((1,), "int32", data=np.array([1], np.int32))
@@ -72,7 +72,7 @@ def test_mean_without_scales() -> None:
     ],
 )
 def test_sums_as_litert_has_them(dtype: str, zero: int, result_zero: int, scale: float) -> None:
-    """Check a SUM with results half-way between two codes, and beyond the ends of the codes."""
+    """Check a SUM with results that lie half-way between two codes, or beyond all codes."""
     least = np.iinfo(np.dtype(dtype)).min
     writer = ModelWriter()
     source = writer.tensor((1, 5, 4), dtype, 0.1, zero + 128 + least)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the page of the supported operators is up to date and complete."""
+"""Tests that docs/operators.md, the page of the supported operators, is complete and up to date."""
 
 from __future__ import annotations
 

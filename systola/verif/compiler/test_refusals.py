@@ -189,7 +189,10 @@ def test_unsupported_operators(model: Callable[[], bytes], message: str) -> None
 
 
 def test_all_that_is_not_supported() -> None:
-    """Check that one error names all unsupported operators, but none that only depends on them."""
+    """Check that one error names all unsupported operators.
+
+    A supported operator that takes the result of an unsupported operator is not named.
+    """
     writer = ModelWriter()
     t = [writer.tensor((1, 8), "int8", 0.1) for _ in range(6)]
     other = writer.tensor((1, 9), "int8", 0.1)
@@ -209,7 +212,10 @@ def test_all_that_is_not_supported() -> None:
 def flow(
     operators: list[tuple[int, int]], inputs: list[int], outputs: list[int], kind: str = "RELU"
 ) -> bytes:
-    """Return a model of a RELU for each pair of tensors in `operators`; tensor 4 is constant."""
+    """Return a model with an operator for each (source, result) pair of tensors in `operators`.
+
+    Of the tensors 0 to 4, only tensor 4 is a constant.
+    """
     writer = ModelWriter()
     for _ in range(4):
         writer.tensor((1, 8), "int8", 0.1)
@@ -276,7 +282,7 @@ def total(a: tuple[int, ...], b: tuple[int, ...], result: tuple[int, ...]) -> by
     ],
 )
 def test_shapes_that_operators_do_not_make(model: bytes) -> None:
-    """Check that a result is refused if its operator cannot make its shape.
+    """Check that an operator is refused if the file gives its result a shape that it cannot make.
 
     The interpreter calculates shapes itself, so results would have another shape than in the file.
     """
@@ -296,9 +302,9 @@ def test_sums_that_overflow() -> None:
 
 
 def test_slice_with_offsets_outside() -> None:
-    """Check that a STRIDED_SLICE is refused if its ends are offsets that lie outside of the tensor.
+    """Check that a STRIDED_SLICE with an end outside of the tensor is refused if ends are offsets.
 
-    The interpreter does not cut off such ends.
+    The interpreter does not move such an end to the edge of the tensor.
     """
     model = with_constants("STRIDED_SLICE", (1, 4), (1, 2), [0, 2], [1, 3], [1, 1], offset=True)
     with pytest.raises(ModelError, match="its bounds do not fit"):
@@ -306,9 +312,9 @@ def test_slice_with_offsets_outside() -> None:
 
 
 def test_slice_backwards_along_an_axis_that_goes() -> None:
-    """Check that a STRIDED_SLICE with the lowest int32 as a stride is refused.
+    """Check that a STRIDED_SLICE with the lowest int32 as the stride of a removed axis is refused.
 
-    Along an axis that its result lacks, the interpreter then reads nothing at all.
+    With such a stride, the interpreter reads nothing at all along this axis.
     """
     bounds = [0, -2], [1, 3], [1, -(1 << 31)]
     model = with_constants("STRIDED_SLICE", (1, 4), (1,), *bounds, shrinkAxisMask=2)
@@ -319,7 +325,7 @@ def test_slice_backwards_along_an_axis_that_goes() -> None:
 def test_padding_without_quantisation() -> None:
     """Check that a PAD of a tensor without a scale is refused.
 
-    The interpreter pads with 0 then, not with the zero point.
+    The interpreter pads such a tensor with 0, not with the zero point.
     """
     writer = ModelWriter()
     source, target = writer.tensor((1, 4)), writer.tensor((1, 6), "int8", 0.1, 5)
@@ -344,7 +350,7 @@ def test_sizes(model: bytes, message: str) -> None:
 
 @pytest.mark.parametrize("kind", ["RELU", "LOGISTIC", "SOFTMAX"])
 def test_long_chain(kind: str) -> None:
-    """Check that a chain of 1,500 operators compiles, so that its depth takes no stack."""
+    """Check that a chain of 1,500 operators compiles: the stack must not grow with its length."""
     writer = ModelWriter()
     first = writer.tensor((1, 8), "int8", 1 / 256, -128)
     last = first

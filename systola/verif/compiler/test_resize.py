@@ -41,7 +41,7 @@ EXACT = [
     ((5, 7), (5, 7), "corner align half"),
     ((4, 4), (1, 1), "corner half"),
 ]
-"""Sizes of maps, of results, and options with which the machine itself resizes."""
+"""Cases that the machine itself resizes: size of the map, size of the result, and options."""
 ON_HOST = [
     ((4, 5), (7, 3), "columns of"),
     ((1, 6), (3, 4), "columns of"),
@@ -49,7 +49,7 @@ ON_HOST = [
     ((3, 2), (7, 31), "columns of"),
     ((257, 1), (514, 1), "at most 256"),
 ]
-"""Sizes of maps and results that the host resizes with half-pixel centres, and the reason.
+"""Cases that the host resizes, with half-pixel centres: sizes of map and result, and the reason.
 
 The reason is a part of the compiler's message.
 """

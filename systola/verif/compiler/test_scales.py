@@ -81,7 +81,7 @@ def test_scales_of_activations() -> None:
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_concatenation_without_scales(dtype: str) -> None:
-    """Check that a CONCATENATION joins the bytes of tensors without scales as they are."""
+    """Check that a CONCATENATION joins the bytes of tensors without scales, and changes no byte."""
     writer = ModelWriter()
     inputs = [writer.tensor((1, 4, size), dtype) for size in (3, 5)]
     result = writer.tensor((1, 4, 8), dtype)

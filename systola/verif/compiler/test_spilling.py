@@ -23,7 +23,7 @@ from systola.verif.kit.seeds import random_seed
 
 
 def spilled(compiled: CompiledNetwork) -> dict[str, int]:
-    """Return the names of the values that a network keeps in host memory, and their bytes."""
+    """Return the names of the values that a network keeps in host memory, each with its bytes."""
     programs = (stage.program for stage in compiled.stages if isinstance(stage, DeviceStage))
     return {name: size for program in programs for name, size in program.spilled.items()}
 
@@ -83,7 +83,8 @@ def convolution_and_sum(rng: np.random.Generator) -> Network:
 def test_no_more_than_must() -> None:
     """Check that the compiler moves no more values to host memory than the buffer requires.
 
-    Up to three maps of 400 lines exist at a time. The input and the output leave the buffer first.
+    Up to three maps of 400 lines are in use at a time. If the buffer is too small, the network's
+    input and output leave it before any other value.
     """
     network = convolution_and_sum(np.random.default_rng(random_seed()))
     sizes: list[int] = []
@@ -100,7 +101,7 @@ def test_no_more_than_must() -> None:
 
 
 def test_bands_load_only_what_they_need() -> None:
-    """Check that a band of a convolution loads only the rows that its windows cover."""
+    """Check that a band (some rows of a convolution's result) loads only the rows that it needs."""
     window = Window(kernel=(3, 3), stride=(2, 1), first=(-1, -1), out=(10, 20))
     bands = [needed(window, 20, band) for band in cut(10, 3)]
     assert bands == [Band(0, 8), Band(7, 9), Band(15, 5)]

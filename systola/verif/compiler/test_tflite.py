@@ -24,7 +24,7 @@ SMALL = "mlp_odd_relu6_tanh_sigmoid.tflite"
 
 
 def outcome(content: bytes) -> str:
-    """Compile a file; return 'network', or the message of its error, which must be one line."""
+    """Compile a file; return 'network' if it compiles, or else the error's message of one line."""
     try:
         compile_network(preset("small"), build_network(read_tflite(content)), 1)
     except (ModelError, CompileError) as error:
@@ -42,7 +42,7 @@ def test_whole_files(name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["MUL", "GREATER"])
 def test_the_newer_code_of_an_operator(kind: str) -> None:
-    """Check that the kind of an operator is the larger of its two codes in the file."""
+    """Check that an operator's kind is the larger of its two codes, in an old and a new field."""
     writer = ModelWriter()
     tensors = [writer.tensor((1, 8), "int8", 0.1) for _ in range(3)]
     writer.operator("ADD", tensors[:2], tensors[2:])
@@ -52,7 +52,7 @@ def test_the_newer_code_of_an_operator(kind: str) -> None:
 
 
 def test_options_of_another_kind() -> None:
-    """Check that an operator's options are ignored if they are options of another kind."""
+    """Check that an operator's options are ignored if they belong to another kind of operator."""
     writer = ModelWriter()
     tensors = [writer.tensor((1, 8), "int8", 0.1) for _ in range(3)]
     writer.operator("ADD", tensors[:2], tensors[2:], fusedActivationFunction=1)
@@ -69,7 +69,7 @@ def test_every_truncation_is_found() -> None:
 
 
 def weights_behind(rng: np.random.Generator) -> bytes:
-    """Return a file of a layer that has its weights and bias after the flatbuffer."""
+    """Return a file with one layer, which has weights and bias after the flatbuffer, not inside."""
     writer = ModelWriter()
     source, result = writer.tensor((1, 9), "int8", 0.1), writer.tensor((1, 5), "int8", 0.2)
     weights, bias = rng.integers(-127, 128, (5, 9), np.int8), rng.integers(-900, 900, 5, np.int32)

@@ -36,7 +36,7 @@ class UnsignedNetwork:
         return self.writer.tensor(shape, "uint8", scale, zero)
 
     def weighted(self, kind: str, shape: tuple[int, ...], out: tuple[int, ...], n: int) -> None:
-        """Add a layer with `n` results; its weights have a random zero point."""
+        """Add a layer with `n` channels of results; its weights have a random zero point."""
         source, result = self.last, self.tensor(out, 0.4)
         values = self.rng.integers(0, 256, shape, np.uint8)
         values.flat[:2] = 0, 255
@@ -85,9 +85,9 @@ def test_layers(kind: str, round_: int) -> None:
 
 @pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D"])
 def test_few_wide_weights(kind: str) -> None:
-    """Check uint8 weights that have 8 bits less their zero point, except in two channels.
+    """Check uint8 weights that fit in int8 less their zero point, with two exceptions.
 
-    The weights of these two channels need more bits.
+    The two exceptions lie in two channels, and need a ninth bit.
     """
     network = UnsignedNetwork((1, 5, 4, 100))
     rng, writer = network.rng, network.writer
@@ -109,7 +109,7 @@ def test_few_wide_weights(kind: str) -> None:
 @pytest.mark.parametrize("kernel", [2, 3, 5])
 @pytest.mark.parametrize("kind", ["AVERAGE_POOL_2D", "MAX_POOL_2D"])
 def test_pools(kind: str, kernel: int, padding: int) -> None:
-    """Check poolings of uint8; means, which are never below 0, are rounded half up."""
+    """Check poolings of uint8, with means that are rounded half up because none is below 0."""
     network = UnsignedNetwork((1, 6, 7, 5))
     out = (1, 6, 7, 5) if padding == SAME else (1, 7 - kernel, 8 - kernel, 5)
     network.pool(kind, kernel, out, padding)
@@ -142,7 +142,7 @@ def test_classifier() -> None:
 def test_place_of_the_largest() -> None:
     """Check ARG_MAX as the last operator of a network of uint8.
 
-    Codes of uint8 have the same order as the codes of int8 that the machine takes for them.
+    The machine takes int8 codes in place of the uint8 codes, in the same order.
     """
     network = UnsignedNetwork((1, 20))
     network.weighted("FULLY_CONNECTED", (9, 20), (1, 9), 9)
@@ -156,7 +156,7 @@ def test_place_of_the_largest() -> None:
 
 
 def test_other_operators() -> None:
-    """Check that a LOGISTIC of uint8 is refused, as its arithmetic differs from int8."""
+    """Check that a LOGISTIC of uint8 is refused: LiteRT computes it differently from int8."""
     network = UnsignedNetwork((1, 8))
     result = network.tensor((1, 8), 1 / 256, 0)
     network.writer.operator("LOGISTIC", [network.input], [result])
@@ -167,7 +167,7 @@ def test_other_operators() -> None:
 def test_a_layer_from_int8_to_uint8() -> None:
     """Check that a layer from int8 to uint8 is refused.
 
-    LiteRT clamps its results to codes of neither type.
+    LiteRT clamps the results of such a layer to a range that is wrong for int8 and for uint8.
     """
     writer = ModelWriter()
     x, y = writer.tensor((1, 8), "int8", 0.1), writer.tensor((1, 4), "uint8", 0.1, 111)

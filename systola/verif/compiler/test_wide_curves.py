@@ -41,9 +41,9 @@ def model(name: str, shape: tuple[int, ...], scale: float, made: float) -> bytes
 
 
 def all_codes(name: str, shape: tuple[int, ...]) -> NDArray[np.int16]:
-    """Return all int16 codes, in samples of a shape.
+    """Return samples of a shape that have all int16 codes together.
 
-    LiteRT refuses the root of a number below 0, so roots get no such codes.
+    LiteRT refuses the root of a number below 0, so samples for roots have 0 in place of such codes.
     """
     least = 0 if name == "1 / sqrt" else CODES.min()
     return np.maximum(CODES, least).reshape(-1, *shape)
@@ -77,7 +77,7 @@ def test_rtl(name: str) -> None:
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("shape", [(1, 3, 5, 21), (7,), (2, 9)])
 def test_shapes(shape: tuple[int, ...], name: str) -> None:
-    """Check curves of tensors with several blocks of lines, of which some lines are not full."""
+    """Check curves of tensors with channels that do not fill all bytes of their lines."""
     rng = np.random.default_rng(random_seed())
     x = rng.choice(all_codes(name, ()), (3, *shape))
     content = model(name, shape, 3e-4, 3e-4)
@@ -98,7 +98,8 @@ def test_in_bands() -> None:
 def block(curves: int) -> tuple[bytes, int]:
     """Return a model with `curves` GELUs, and the number of elements of its input.
 
-    After a layer, each GELU has another scale, and its result is added to its input.
+    The GELUs follow a layer, one after another, each with another scale. The result of each GELU is
+    added to its input.
     """
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
@@ -122,7 +123,10 @@ SHAPE = (1, 3, 4, 20)
 
 
 def chain(kind: str, uses: int) -> bytes:
-    """Return a model of an operation and a GELU; with two uses an ADD takes the results of both."""
+    """Return a model of an operator of a kind, and a GELU of its result.
+
+    With two uses, an ADD takes the results of the operator and of the GELU.
+    """
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     source = writer.tensor(SHAPE, "int16", 4e-4)
@@ -143,9 +147,9 @@ def chain(kind: str, uses: int) -> bytes:
 @pytest.mark.parametrize("kind", ["ADD", "CONV_2D"])
 @pytest.mark.parametrize("uses", [1, 2])
 def test_after_an_operation_of_int16(kind: str, uses: int) -> None:
-    """Check that one instruction makes a sum and its curve.
+    """Check that an ADD or CONV_2D and the GELU after it become one operation.
 
-    If another operation takes the sum, too, the curve is an operation of its own.
+    If another operator also takes the GELU's input, the GELU remains an operation of its own.
     """
     rng = np.random.default_rng(random_seed())
     content = chain(kind, uses)
@@ -171,7 +175,7 @@ def test_rtl_after_an_operation(kind: str) -> None:
 
 @pytest.mark.parametrize("curves", [1, 5])
 def test_in_a_network(curves: int) -> None:
-    """Check a network with one curve, and with five: more than the machine's tables hold."""
+    """Check networks with one curve and with five curves, too many for the machine's tables."""
     rng = np.random.default_rng(random_seed())
     content, count = block(curves)
     x = rng.integers(-(1 << 15), 1 << 15, (3, 1, count)).astype(np.int16)
@@ -179,15 +183,16 @@ def test_in_a_network(curves: int) -> None:
     compiled = api.compile(content, preset="base-attention")
     assert {each.place for each in compiled.placement} == {Place.MACHINE}
     assert np.array_equal(compiled.run(x, backend="iss").y, expected)
-    # The program for all samples loads a table only once if the table stays.
+    # One program runs all three samples here. It loads a table again only if another table has
+    # replaced it.
     run = run_network(GoldenBackend(preset("base-attention")), network_of(content), x, batch=3)
     assert np.array_equal(run.y, expected)
 
 
 def test_a_machine_without_curves() -> None:
-    """Check that a machine without curves leaves a GELU to the host, and also the ADD after it.
+    """Check that a machine without curves leaves a GELU, and the ADD after it, to the host.
 
-    The ADD alone is no work that would be worth a program on the machine.
+    The ADD alone is too little work for a program on the machine.
     """
     rng = np.random.default_rng(random_seed())
     content, count = block(1)

@@ -64,8 +64,8 @@ def mutated_tflite(rng: Random, content: bytes) -> tuple[bytes, str]:
             done = [rng.choice(_CHANGES)(rng, model) for _ in range(rng.randint(1, MOST_CHANGES))]
             return packed(model), "; ".join(done)
         except (AttributeError, IndexError, OverflowError, TypeError, ValueError, struct.error):
-            # The model has no place for this change, or the format cannot express it: try another
-            # change.
+            # The model has nothing to which this change applies, or the format cannot express the
+            # change: try another one.
             continue
 
 
@@ -136,7 +136,7 @@ def _shape(rng: Random, model: Any) -> str:
 
 
 def _every_shape(rng: Random, model: Any) -> str:
-    """Change one size in all shapes that have it, so that the shapes still fit each other."""
+    """Change a size in many shapes alike, so that the shapes still fit each other."""
     tensors = [tensor for tensor in _graph(model).tensors if len(_list(tensor.shape)) > 1]
     if not tensors:
         return _shape(rng, model)
@@ -194,7 +194,7 @@ def _quantisation(rng: Random, model: Any) -> str:
 
 
 def _same_quantisation(rng: Random, model: Any) -> str:
-    """Give a tensor the quantisation of another tensor, which is well-formed in itself."""
+    """Give a tensor a copy of another tensor's quantisation, which is well-formed."""
     number, tensor = _tensor(rng, model)
     other, source = _tensor(rng, model)
     tensor.quantization = copy.deepcopy(source.quantization)
@@ -251,7 +251,9 @@ def _operands(rng: Random, model: Any) -> str:
 
 
 def _cycle(rng: Random, model: Any) -> str:
-    """Let an operator take its own or another's result, or let two write the same tensor."""
+    """Let an operator take its own result or another operator's, or let two operators write one
+    tensor.
+    """
     number, operator = _operator(rng, model)
     other, source = _operator(rng, model)
     inputs, outputs = _list(operator.inputs), _list(operator.outputs)

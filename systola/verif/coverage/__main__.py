@@ -37,7 +37,7 @@ PRESETS = ("4x4-training-attention", "bare")
 """The first preset has all features except links; the second has only the required features."""
 
 _TIMES = {"faults": 12}
-"""Number of programs of a kind for each program of other kinds.
+"""Programs of a kind for each program of a kind that is not listed.
 
 A program of the kind "faults" is a single instruction and hits a single bin.
 """

@@ -24,7 +24,7 @@ _MODULE = re.compile(r"^module (\\\S+|\w+)")
 
 @dataclass(frozen=True)
 class Point:
-    """A point of the Verilog at which Verilator counts passes.
+    """A point of the Verilog (a line, branch, toggle or probe) at which Verilator counts passes.
 
     `kind` is one of KINDS. `what` is the signal, or the statement and its branch.
     """
@@ -80,9 +80,9 @@ def read_points(file: Path, verilog: str) -> Counter[Point]:
 
 
 def modules_of(verilog: str) -> list[str]:
-    """Return a list with the module of each line, as the path of an instance such as `tpu.core`.
+    """Return the name of the module, such as `tpu.core`, on each line of the Verilog.
 
-    Lines count from 1.
+    The list's index is the number of the line, counted from 1. Entry 0 is empty.
     """
     modules, module = [""], ""
     for line in verilog.splitlines():

@@ -44,7 +44,7 @@ _VALUES = frozenset(
         *("multiplier_a", "multiplier_b", "shift_a", "shift_b", "zero_a", "zero_b", "limit"),
     )
 )
-"""Names of fields that hold numbers to compute with; all other fields hold places and sizes."""
+"""Names of fields that hold numbers to compute with. All other fields hold addresses and sizes."""
 _OUTSIDE = (
     *(Fault.HOST_READ_ERROR, Fault.HOST_WRITE_ERROR, Fault.WEIGHT_READ_ERROR),
     *(Fault.FETCH_ERROR, Fault.BUS_TIMEOUT, Fault.MEMORY_ERROR),
@@ -53,9 +53,9 @@ _OUTSIDE = (
 _NARROW = (Function.NONE, Function.RELU, Function.RELU6, Function.TABLE)
 _WIDE = (Function.NONE, *GATES)
 _SCALED = (Function.TANH, Function.EXP)
-"""Functions that take the number of the argument's integer bits from the field `table`."""
+"""Functions for which the field `table` gives the number of integer bits of the argument."""
 _RECIPROCALS = {RECIPROCAL: "1/x", INVERSE_ROOT: "1/sqrt(x)"}
-"""Functions that the value EXP of the field `function` also selects, by the value of `table`."""
+"""Names of functions, by the value of the field `table` that selects each in place of EXP."""
 _RECTIFIERS = (Function.NONE, Function.RELU, Function.RELU6)
 
 
@@ -76,7 +76,7 @@ def _field_bins(entry: Instruction) -> Iterator[str]:
     for field in _watched(entry):
         for corner in _corners(field):
             if (entry.opcode, corner) == (Opcode.DEPTHWISE, "table"):
-                continue  # the value is illegal in this field
+                continue  # a Depthwise may not use a table
             yield f"{entry.mnemonic} {field.name}: {corner}"
 
 
@@ -84,7 +84,7 @@ def _watched(entry: Instruction) -> Iterator[Field]:
     if entry.opcode == Opcode.REQUIRE_MACHINE:
         return  # only one value of each field is legal on a machine
     for field in entry.fields:
-        # The group "control" has bins for corners of the number of iterations.
+        # The group "control" has the bins for the number of a loop's iterations.
         if (entry.opcode, field.name) != (Opcode.LOOP, "count"):
             yield field
 
@@ -209,7 +209,8 @@ _WINDOWS: dict[str, Callable[[Window], bool]] = {
 }
 """Kinds of windows over feature maps, by name, each with its condition.
 
-A kind may occur with Convolve, Depthwise or Pool."""
+A kind is covered by a Convolve, Depthwise or Pool with such a window.
+"""
 
 
 def _last(start: int, windows: int, step: int, taps: int, gap: int) -> int:
@@ -408,7 +409,7 @@ class Observer(Machine):
                 pass
 
     def end_loop(self) -> None:
-        """End a pass of a loop as the golden model does, and note that further passes follow."""
+        """End a pass of a loop as the golden model does, and note if another pass of it follows."""
         behind = self._next
         super().end_loop()
         if self._next != behind:

@@ -22,9 +22,10 @@ from systola.arch.isa import (
 from systola.golden.window import Window
 
 NEAR, FAR = 3, 24
-"""Largest numbers of executed instructions from the older to the younger instruction of a pair.
+"""Largest distances, in executed instructions, between the instructions of a near and a far pair.
 
-Up to NEAR, both may be in flight together. Pairs from there up to FAR have bins of their own.
+Up to NEAR, both instructions may be in flight together. Pairs beyond NEAR, up to FAR, have bins of
+their own.
 """
 
 _RESOURCES = {
@@ -43,9 +44,10 @@ _PARTS = {
     ("transpose", "buffer"): "source",
     ("matrix_multiply", "weights"): "weights",
 }
-"""Names of the lines that an instruction reads, if it reads several parts or a special part.
+"""Names of regions of lines that an instruction reads, if it reads several or a special one.
 
-A key is the instruction's mnemonic and the field that gives the first line."""
+A key is the instruction's mnemonic and the field with the first line of the region.
+"""
 
 
 def _reader(entry: Instruction, use: Use) -> str:
@@ -54,7 +56,7 @@ def _reader(entry: Instruction, use: Use) -> str:
 
 
 def _users(memory: Memory) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of the writers of a memory, and of its readers."""
+    """Return the names of a memory's writing instructions, and of its reading instructions."""
     writers = (e.mnemonic for e in INSTRUCTIONS for use in e.writes if use.memory is memory)
     readers = (_reader(e, use) for e in INSTRUCTIONS for use in e.reads if use.memory is memory)
     return tuple(writers), tuple(readers)
@@ -89,7 +91,7 @@ class Access:
 
 
 def hazard_bins() -> Iterator[str]:
-    """Yield the names of the bins: each ordered pair of uses with a write, near and far."""
+    """Yield the bins' names: each ordered pair of uses of which one or both write, near and far."""
     for resource, (writers, readers) in _USERS.items():
         both = [(who, True) for who in writers] + [(who, False) for who in readers]
         for older, younger in product(both, both):
@@ -104,7 +106,7 @@ def _name(resource: str, a: str, a_writes: bool, b: str, b_writes: bool, distanc
 
 
 class Hazards:
-    """A watch over the instructions of a program, in their order, that finds the hazards."""
+    """A watch that takes a program's instructions in order and finds the hazards."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

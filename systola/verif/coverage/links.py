@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bins (cases to cover) of the link instructions, and a golden pod that counts their hits.
 
-As in hardware, a part of a link waits if it cannot move its next row, and an instruction waits if
-it cannot go on. The pod has no soft reset, which verif/system/test_pod.py covers on the RTL.
+A part of the links sends to a side or receives from a side. As in hardware, a part waits if it
+cannot move its next row, and an instruction waits if it cannot go on. The golden pod has no soft
+reset, which verif/system/test_pod.py covers on the RTL.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from systola.golden.pod import Core, Pod
 _PARTS = tuple(part for part in LinkPart if part != LinkPart.BARRIER)
 _RECEIVES = (LinkPart.RECEIVE_LEFT, LinkPart.RECEIVE_RIGHT)
 _CAUSES = {Fault.LINK_TIMEOUT: tuple(LinkPart), Fault.LINK_KIND: _RECEIVES}
-"""Parts of a link that the address of a fault can name, by fault."""
+"""Parts of the links that a fault's address can name, by the cause of the fault."""
 
 
 def link_bins() -> list[str]:
@@ -46,9 +47,9 @@ def link_bins() -> list[str]:
 def observed_run(
     config: Config, images: Sequence[Image], order: random.Random | None = None
 ) -> tuple[list[Outcome], Counter[str]]:
-    """Run the programs of a golden pod, and return their ends and the bins that they hit.
+    """Run programs on a golden pod; return the outcome of each core, and the bins hit.
 
-    The parameter `order` has the meaning that it has in Pod.run.
+    `order` chooses the core that steps next, as in Pod.run.
     """
     hits: Counter[str] = Counter()
 
@@ -67,7 +68,7 @@ def observed_run(
 
 
 class _ObservedCore(Core):
-    """A core of a golden pod that counts its steps, and the reasons for its waits."""
+    """A core of a golden pod that counts the bins that its barriers and waits hit."""
 
     def __init__(
         self,

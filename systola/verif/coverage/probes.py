@@ -24,13 +24,13 @@ _LISTS = (
     *("host_reading", "matrix_reading", "matrix_summing"),
     *("activate_reading", "activate_operands", "activate_writing", "host_writing"),
 )
-"""Names of the scoreboard's lists of the instructions under way, from their issue on."""
+"""Names of the scoreboard's lists of issued instructions."""
 _SHARED = ("operands", "dma_out", "dma_in")
 """Names of the unified buffer's ports that sometimes have to wait for another port."""
 
 
 def probes() -> dict[str, str]:
-    """Return the Verilog expression of each event, which is 1 while the event happens."""
+    """Return the Verilog expression of each event, by name; it is 1 while the event happens."""
     return dict(_probes())
 
 
@@ -77,5 +77,5 @@ def with_probes(verilog: str) -> str:
 
 
 def probe_name(number: int) -> str:
-    """Return the event of the probe with this number."""
+    """Return the name of the event that the signal `probe_{number}` of the Verilog shows."""
     return list(probes())[number]

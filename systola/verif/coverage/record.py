@@ -31,9 +31,9 @@ class Coverage:
 
     @classmethod
     def of(cls, machine: Simulator, golden: Observer, faults: Counter[Fault]) -> Coverage:
-        """Return the coverage of a machine from `counting_library` and of its golden model.
+        """Return the coverage of a simulator from `counting_library` and of its golden model.
 
-        `faults` counts the faults that the machine has reported.
+        `faults` counts the faults that the simulated machine has reported.
         """
         config = machine.config
         text = counting_verilog(config)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lasting names of the statements of Verilog that Yosys has written; waivers use these names.
 
-The number of a line, and the numbers in names that Yosys makes, change with every change of the
-hardware. A statement is named by the first signal of the source that it decides, and by its
-condition in signals of the source.
+Line numbers, and the numbers in names that Yosys makes, change with every change of the hardware.
+So a statement is named by the first signal of the Amaranth source that it decides, and by its
+condition. The condition is written with signals of the Amaranth source.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 _MADE = re.compile(r"\\(\$\S+)\s")
-"""Pattern of a wire that Yosys or Amaranth has named."""
+"""Pattern of a wire with a name that Yosys or Amaranth has made up, such as `$12`."""
 _NUMBERED = re.compile(r"\\?([\w.]+)(?:\$\d+)+\s?")
-"""Pattern of a source signal with a number: another signal of the module has the same name."""
+"""Pattern of a source signal's name with a number, as another signal has the same name."""
 _ASSIGNMENT = re.compile(r"\s*(?:assign )?(\S+(?: \[[\d:]+\])?)\s+(?:<=|=) (.*);")
 _CHOICE = re.compile(r"(.*) \? (.*) : (.*)")
 _TEST = re.compile(r"\s+if \((.*)\)(?: begin)?")
@@ -31,7 +31,7 @@ _UNKNOWN = 99
 
 
 def statement_names(verilog: str) -> list[str]:
-    """Return the name of the statement on each line, counted from 1, and "" for other lines."""
+    """Return the statement's name for each line, counted from 1, or "" for a line without one."""
     names = [""]
     lines: list[str] = []
     for line in verilog.splitlines():
@@ -43,7 +43,10 @@ def statement_names(verilog: str) -> list[str]:
 
 
 def _names(lines: list[str]) -> list[str]:
-    """Return the names of the lines of a module; from the second on, equal names get a number."""
+    """Return the names of the statements on a module's lines, and "" for other lines.
+
+    Equal names get a number from the second on, such as " (2)".
+    """
     module = _Module(lines)
     seen: Counter[str] = Counter()
     names: list[str] = []
@@ -75,7 +78,7 @@ class _Module:
                     self._calls[call[1]] = target, call[2].split(" , ")
 
     def names(self) -> Iterator[str]:
-        """Yield the name of the statement on each line of the module, or ""."""
+        """Yield the statement's name for each line of the module, or "" for a line without one."""
         function = ""
         for line, following in pairwise([*self._lines, ""]):
             if line.startswith("  function "):

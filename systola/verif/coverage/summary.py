@@ -16,14 +16,18 @@ from systola.verif.coverage.record import Coverage
 
 WAIVERS = Path(__file__).with_name("waivers.toml")
 BARS = {"line": 0.95, "branch": 0.95}
-"""Least covered shares of lines and branches; functional bins and probes must all be covered."""
+"""Shares of lines and of branches that must be covered.
+
+All functional bins and all probes must be covered.
+"""
 
 
 @dataclass(frozen=True)
 class Part:
     """A part of the summary: a group of bins, or the points of a kind in a module.
 
-    `covered` and `missing` have names within the part, and `waived` has full names.
+    Names in `waived` begin with the part's name, as in waivers; names in `covered` and `missing` do
+    not.
     """
 
     group: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of coverage: only a bin's event hits it, records add up, and the page shows them."""
+"""Tests of coverage: bins are hit by their events only, records add up, the page shows them."""
 
 from collections import Counter
 from pathlib import Path
@@ -41,7 +41,7 @@ COPY = {"rows": 4, "stride": CONFIG.input_pitch, "blocks": 1, "tail": CONFIG.row
 
 
 def hits(*words, observer=None, fault=None):
-    """Return the bins that a program hits, which must end in `fault`, or else at Halt."""
+    """Return the bins that a program hits. The program must end in `fault`, or else at Halt."""
     golden = observer or Observer(CONFIG)
     image = make_image([*words, HALT], host=random_memory(np.random.default_rng(0), 4))
     check_end(golden.run(image.host.copy(), image.weights, 0).fault, ends_in(fault))
@@ -246,7 +246,7 @@ def test_waivers_of_statements():
 
 
 def test_reasons_of_waivers():
-    """Check that the machines lack the features that reasons of waivers mention as missing."""
+    """Check that the measured machines have or lack the features that waivers give as reasons."""
     attention, bare = (machines.machine(name) for name in PRESETS)
     for each in (attention, bare):
         assert not each.parity and not each.links
@@ -271,7 +271,7 @@ def test_waivers_name_statements():
 
 
 def test_a_waiver_of_something_covered_fails(tmp_path, capsys, monkeypatch):
-    """Check that `make coverage` names waivers of covered or absent items, and fails."""
+    """Check that `make coverage` fails for a waived item that is covered or absent, naming it."""
     covered, absent = "branch a: y: x, then", "branch a: y: z, then"
     points = Counter({Point("branch", "a", 3, "y: x, then"): 1})
     some = Coverage(points={"small": points}, versions={"small": "1"})

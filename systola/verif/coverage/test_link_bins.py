@@ -16,7 +16,7 @@ from systola.verif.kit.seeds import random_seed
 CONFIG = preset("tiny-links")
 CORES = 3
 MOST = 400
-"""Number of programs that must hit all bins; a third of this number usually suffices."""
+"""Number of programs that together must hit all bins; usually a third of them suffices."""
 
 
 @pytest.mark.thorough

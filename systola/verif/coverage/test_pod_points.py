@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test that mutation's trials of a pod pass the lines and branches of the pod's own modules."""
+"""A test that the pod programs of verif/mutation cover lines and branches of the pod's modules."""
 
 from __future__ import annotations
 

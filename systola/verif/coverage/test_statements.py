@@ -79,7 +79,7 @@ endmodule
 
 
 def named(verilog: str) -> dict[str, str]:
-    """Return the names of statements by the stripped text of their lines."""
+    """Return the names of statements, by the text of their lines without spaces at both ends."""
     lines = ["", *verilog.splitlines()]
     names = statement_names(verilog)
     assert len(names) == len(lines)
@@ -112,7 +112,7 @@ def test_cases_of_all_values(width: str, third: int, expected: str) -> None:
 
 
 def test_names_stay() -> None:
-    """Check that statements' names do not depend on lines above, or on numbers of Yosys."""
+    """Check that statements' names do not depend on lines above, or on numbers that Yosys gives."""
     moved = re.sub(r"\$(\d+)", lambda number: f"${int(number[1]) + 100}", VERILOG)
     moved = moved.replace("choice_9", "choice_77").replace("  wire", "  wire q;\n  wire", 1)
     before, after = named(VERILOG), named(moved)

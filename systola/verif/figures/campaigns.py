@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The campaigns (long runs of tests) with results on the page docs/trust.md.
 
-Their sizes are the sizes that the page states."""
+The page states the same sizes of the campaigns.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Campaign:
-    """A campaign, run by `python -m MODULE ARGUMENTS`. Its `command` for a user does the same.
+    """A campaign that `python -m MODULE ARGUMENTS` runs; for a user `command` does the same.
 
-    `{seed}` stands for a new seed. The result is every text in the output that matches `pattern`.
+    `{seed}` stands for a new seed. The results are all texts in the output that match `pattern`.
     """
 
     name: str
@@ -24,7 +25,7 @@ class Campaign:
     pattern: str
 
     def results(self, output: str) -> list[str]:
-        """Return the lines of a campaign's result in its output, in order."""
+        """Return the texts in a campaign's output that are its results, in order."""
         return [" ".join(found.split()) for found in re.findall(self.pattern, output, re.MULTILINE)]
 
 

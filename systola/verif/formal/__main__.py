@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `make formal`: it runs the proofs, plants faults for each, and prints a table.
+"""The command `make formal`: it runs the proofs, lets each find planted faults, prints a table.
 
 `python -m systola.verif.formal [PART ...]` runs the proofs with a unit or claim that contains a
-PART. The exit status is 1 if a proof does not hold or a fault is not found, and 2 for a mistake.
+PART. The exit status is 1 if a proof does not hold or a fault is not found, and 2 for a mistake in
+the arguments.
 """
 
 from __future__ import annotations

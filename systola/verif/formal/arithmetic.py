@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs of arithmetic: the comparison of a sum without its carries, and the requantiser.
+"""Proofs of arithmetic: `sums_to`, which compares a sum without its carries, and the requantiser.
 
 The requantiser is proven equal to its formula for all sums and parameters. It multiplies by four
-products of halves. No solver finds that their sum is the whole product, which is school arithmetic:
+products of halves. By school arithmetic the sum of these four is the whole product, but no solver
+finds that:
 
 (a 2^16 + b) (c 2^16 + d) = a c 2^32 + (a d + b c) 2^16 + b d
 
@@ -26,12 +27,12 @@ from systola.verif.formal.proof import Fault, Proof
 
 TOP, BOTTOM = (1 << 31) - 1, -(1 << 31)
 MULTIPLIED = Requantiser.MULTIPLIER_STAGE + LATENCY
-"""Cycles from the requantiser's input to its outer products, high by high and low by low.
+"""Cycles from the requantiser's input to its products of equal halves (two high or two low).
 
-The mixed products come a cycle earlier.
+The products of a high and a low half come a cycle earlier.
 """
 ADDED = Requantiser.ROUNDING_STAGE - MULTIPLIED
-"""Cycles from the requantiser's outer products to the sum of all its products."""
+"""Cycles from the requantiser's products of equal halves to the sum of all four products."""
 
 
 def clipped(value: Value, low: Value, high: Value) -> Value:
@@ -46,7 +47,7 @@ def ago(m: Module, value: Value, cycles: int, name: str) -> Value:
 
 
 class SumsToHarness(Harness):
-    """A proof harness for `sums_to`, with all pairs of a long and a short number, and a carry."""
+    """A proof harness for `sums_to`, with any numbers of 6 and of 4 bits, and a carry of 0 or 1."""
 
     def claims(self, m: Module) -> None:
         total, a, b = (anything(m, bits, name) for name, bits in (("k", 6), ("a", 6), ("b", 4)))
@@ -57,7 +58,8 @@ class SumsToHarness(Harness):
 class _Requantiser(Harness):
     """A requantiser with free inputs, in which the multipliers are replaced by free products.
 
-    The multipliers with the numbers in WITHOUT give 0 instead.
+    The product of a multiplier in WITHOUT is 0. Multipliers count from 0, in the order in which the
+    unit makes them.
     """
 
     BITS = 8
@@ -86,7 +88,7 @@ class _Requantiser(Harness):
 class FactorsHarness(_Requantiser):
     """A proof harness for the requantiser's paths to and from its multipliers.
 
-    One path leads from the sum to the multipliers, the other from their products to the rounding.
+    One path leads from the sum to the multipliers, the other from the products to the rounding.
     """
 
     def claims(self, m: Module) -> None:
@@ -130,9 +132,9 @@ class FactorsHarness(_Requantiser):
 
 
 class LendingFactorsHarness(FactorsHarness):
-    """A proof harness for the multipliers of an int16 requantiser.
+    """A proof harness for the multipliers of an int16 requantiser, which lends one of them.
 
-    One of its multipliers is lent to other products while it is not in use.
+    While `borrow` is high, this multiplier has the factors `first` and `second`.
     """
 
     BITS = 16
@@ -142,9 +144,9 @@ class LendingFactorsHarness(FactorsHarness):
 class RoundingHarness(_Requantiser):
     """A proof harness for the requantiser's path from the product to both of its results.
 
-    The product lacks the bits that no rounding reads. (p + 2^(30 + r)) >> (31 + r) equals (p' +
-    2^r) >> (r + 1) with p' = p >> 30. The high word of twice the product, rounded, is (p' + 1) >>
-    1.
+    The lowest 30 bits of the product are left out, as no rounding reads them. For a product p and a
+    right shift r, (p + 2^(30 + r)) >> (31 + r) equals (p' + 2^r) >> (r + 1) with p' = p >> 30. The
+    high word of twice the product, rounded, is (p' + 1) >> 1.
 
     Shifts come in turn, 0 to 31, one a cycle, so that the solver sees one at a time when it looks
     for faults. A result depends on inputs of the last LATENCY cycles only, so the induction needs

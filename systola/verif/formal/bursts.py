@@ -21,9 +21,10 @@ from systola.verif.formal.harness import (
 from systola.verif.formal.proof import Fault, Proof
 
 BUS_BYTES = 256
-"""Bytes of a beat in the proofs: so many that bursts of 8 beats often reach the edge of 4 KiB.
+"""Bytes of a beat in the proofs, so that 4 KiB are only 16 beats.
 
-Counted in beats, addresses behave alike for any width of the bus.
+Bursts of up to 8 beats then often reach the edge of 4 KiB. Addresses that are counted in beats
+behave alike for any width of the bus.
 """
 BURST_BEATS = 8
 ADDRESS_BITS = 16
@@ -31,11 +32,10 @@ BEAT_BITS = 7
 
 
 class BurstCutterHarness(Harness):
-    """A proof harness for the burst cutter, which follows a run beat by beat from its first address
-    on.
+    """A proof harness for the burst cutter, which follows a run (successive beats) from its start.
 
-    Address and count are the only numbers, and they are only added and counted down. So 16 and 7
-    bits have all carries and corners that 40 bits have.
+    The unit only adds to the address and counts the beats down. So an address of 16 bits and a
+    count of 7 bits have all the carries and corners of wider ones.
     """
 
     def claims(self, m: Module) -> None:
@@ -92,7 +92,8 @@ class BurstCutterHarness(Harness):
             Assert(implies(burst.valid, burst.payload.last == (last & ends))),
         ]
 
-        # The lemmas give the meaning of the unit's registers: bursts to come and their lengths.
+        # These lemmas relate the unit's registers to the rest of the run: the bursts to come, and
+        # their lengths.
         shift, bits = (BUS_BYTES - 1).bit_length(), (BURST_BEATS - 1).bit_length()
         behind, ends_run = unit.inside("bursts_remaining"), unit.inside("is_last_burst")
         final, last_run = unit.inside("final_length"), unit.inside("last_run")
@@ -132,7 +133,8 @@ class BurstPlannerHarness(Harness):
             Assume((wanted.address | wanted.stride)[: (BUS_BYTES - 1).bit_length()] == 0),
         ]
         assume_stays(m, transfer.valid, transfer.ready, wanted, "transfer")
-        # The cutter has a proof of its own, that it makes bursts of the runs that it takes.
+        # BurstCutterHarness proves that the cutter makes bursts of the runs that it takes. So only
+        # the runs are checked here.
         valid, ready = unit.inside("run__valid"), unit.inside("cutter.run__ready")
         run = Run(address_bits=ADDRESS_BITS, beat_bits=BEAT_BITS)(unit.inside("run__payload"))
         assert_stays(m, valid, ready, run, "run")

@@ -62,8 +62,8 @@ class FormalPlatform:
 class Unit:
     """A unit under proof, with access to its internal signals by name.
 
-    Invariants for an induction name registers inside. A claim about the unit's behaviour must use
-    the ports only.
+    Only the lemmas of an induction may name internal signals. A claim about the unit's behaviour
+    must use the ports only.
     """
 
     def __init__(self, m: Module, ports: Elaboratable, name: str = "dut"):

@@ -125,7 +125,7 @@ class LinkHarness(Harness):
             Assert(stored <= ROOM),
             Assert(implies(takes, stored != 0)),
             Assert(implies(sender.buffer.enable, ~sender.accumulators.enable)),
-            # No credit is lost: when all credits have had time to come back, a row is requested.
+            # No credit is lost: when all credits have had time to come back, a waiting row is read.
             Assert(
                 implies(
                     sender.cleared.valid & quiet,
@@ -257,7 +257,7 @@ class LinkListHarness(Harness):
 class LinkWatchdogHarness(Harness):
     """A proof harness for the watchdog of the links, with free inputs for waiting and moving parts.
 
-    A wait is counted only up to the counter's range.
+    Waits that exceed the counter's range are left out.
     """
 
     def claims(self, m: Module) -> None:
@@ -325,7 +325,8 @@ class PodBarrierHarness(Harness):
         for i, barrier in enumerate(barriers):
             for j in range(cores):
                 m.d.comb += Assert(implies(barrier.passed, came[j] > passed[i]))
-        # When all cores have come to the same number of barriers, all of them pass soon.
+        # When all cores have come to the same number of barriers, all of them pass within SOON
+        # cycles.
         same = Signal()
         still = Signal(range(self.SOON + 1))
         alike = total([before(m, a, f"same_{i}") == a for i, a in enumerate(came)]) == cores

@@ -32,8 +32,8 @@ WINDOW_BASE, WINDOW_BYTES = 0x10000, 0x2000
 class _HostWriter(Harness):
     """A host writer for proofs; it gets one command after the other, each a matrix in the window.
 
-    The memory acknowledges a burst at any time after its address and data. The buffer never makes
-    the unit wait.
+    The memory acknowledges a burst at any time after its address and data. The buffer may make the
+    unit wait in any cycle.
     """
 
     def unit(self, m: Module) -> tuple[HostWriter, Unit]:
@@ -100,7 +100,7 @@ class WriteAddressHarness(_HostWriter):
         self._state(m, dut, unit)
 
     def _state(self, m: Module, dut: HostWriter, unit: Unit) -> None:
-        """Add the lemmas: runs of the planner, bursts of the cutter, and offered bursts."""
+        """Add the lemmas about the planner's runs, the cutter's bursts and the bursts on offer."""
         transfer = dut.queue.command.transfer
         bus_bytes, most = SHALLOW.host_bus_bytes, SHALLOW.max_burst_beats
         shift, bits = (bus_bytes - 1).bit_length(), (most - 1).bit_length()
@@ -129,7 +129,7 @@ class WriteAddressHarness(_HostWriter):
             implies(ahead[-1], unit.inside("bursts_full")),
             (unit.inside("there") == 0) & (unit.inside("on_the_way") == 0),
         )
-        # The bursts of the cutter lie in the command's window, up to the end of their run.
+        # All bursts that the cutter has yet to make of its run lie in the window.
         valid = unit.inside("planner.cutter.burst__valid")
         place = unit.inside("planner.cutter.burst_address")
         length = unit.inside("planner.cutter.burst_length")
@@ -181,12 +181,12 @@ class WriteDataHarness(_HostWriter):
         stopped = before(m, stop, "stopped")
         beats = dut.queue.command.buffer.end - dut.queue.command.buffer.base
         assert_stays(m, bus.wvalid, bus.wready, Cat(bus.wdata, bus.wstrb, bus.wlast), "w")
-        # W has the bursts of AW in their order, each as long as announced, none before it is
-        # offered.
+        # The bursts of data (W) have the order and the lengths of the addresses (AW). None begins
+        # before its address is offered.
         waited = before(m, bus.awvalid & ~bus.awready, "aw_offered_before")
         announced = bus.awvalid & ~waited
         sent = bus.wvalid & bus.wready
-        place = Signal(8)  # number of the beat in its burst
+        place = Signal(8)  # number of the next beat in its burst, counted from 0
         item = Tracked(
             m, enters=announced, word=bus.awlen, exits=sent & bus.wlast, most=16, through=True
         )
@@ -198,7 +198,8 @@ class WriteDataHarness(_HostWriter):
             Assert(implies(current & bus.wvalid, bus.wlast == (place == item.word))),
         ]
 
-        # A command's `done` comes after all its beats and answers; `quiet` when no burst is open.
+        # A command is popped only after all its beats and answers. `quiet` is high only if no burst
+        # is open.
         accepted, answered, finished = (Signal(6, name=n) for n in ("aws", "bs", "ws"))
         beat_count = Signal(8)
         m.d.sync += [
@@ -209,7 +210,8 @@ class WriteDataHarness(_HostWriter):
         ]
         long_stopped = before(m, stop & stopped, "long_stopped")
         w_waited = before(m, bus.wvalid & ~bus.wready, "w_offered_before")
-        # After `stop`, one more beat may follow the beat on offer.
+        # After `stop`, at most one more address is offered, and one more beat with data. The
+        # strobes of later beats are 0.
         late_address, late_beat = Signal(), Signal()
         with m.If(long_stopped):
             m.d.sync += [
@@ -263,7 +265,7 @@ class WeightFetchHarness(Harness):
         waited = before(m, bus.arvalid & ~bus.arready, "ar_offered_before")
         asked = bus.arvalid & ~waited
         late, long_stopped = Signal(), stopped & before(m, stopped, "long_stopped")
-        # number of bursts not yet answered, with the burst on offer
+        # number of bursts that were offered or accepted, and are not yet answered in full
         under_way = Signal(range(READS_OF_WEIGHTS + 2))
         owed = Signal(8)  # number of beats of taken commands that were not yet requested
         answered = bus.rvalid & bus.rready

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs of sequence numbers of instructions: they wrap around, and still name the right entry."""
+"""Proofs of sequence numbers of instructions: they wrap around, and still name the right entry.
+
+The entries of a list are numbered in order. A mask has the number of an entry to wait for. `Spans`
+counts the issued instructions in spans of equal length. It holds back an issue before more
+instructions are under way than the numbers can tell apart.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ from systola.verif.formal.harness import Harness, Unit, anything, before, implie
 from systola.verif.formal.proof import Fault, Proof
 
 DEPTH = 1 << PLACE_BITS
-"""The largest number of entries of a list; the proofs use numbers of full size."""
+"""The largest number of entries of a list. The proofs use sequence numbers of full width."""
 GHOST = 10
 """The number of bits of the counters that exist for the proof alone, and never wrap around."""
 
@@ -28,10 +33,10 @@ GHOST = 10
 class NumbersHarness(Harness):
     """A proof harness that follows any instruction from its scan until it completes.
 
-    Its mask names any entry of a list at the time of the scan, or none. The entry counts as gone
-    exactly when it has left the list, and its distance is right until then. So an address waits
-    exactly while the entry is in the list, unless the oldest entry of its run has got past it. An
-    issue is held back only while an instruction is under way.
+    At the scan, the instruction's mask names any entry of a list, or none. The mask counts as gone
+    exactly when this entry has left the list, and its distance is right until then. So an address
+    waits exactly while the entry is in the list, unless the oldest entry of the mask's run has got
+    past the address. An issue is held back only while an instruction is under way.
     """
 
     COMPLETING = ("mine", "other")
@@ -100,7 +105,8 @@ class NumbersHarness(Harness):
         """
         m, awaited = self._m, self._lists["awaited"]
         self._scanned, self._follows = Signal(name="scanned"), Signal(name="follows")
-        # number of entries in the list before the entry that the mask names
+        # number of entries in the list before the entry that the mask names; below 0 when it has
+        # left
         self._left = Signal(signed(GHOST), name="left")
         # number of instructions before the chosen one in its list
         self._ahead = Signal(RING_BITS, name="ahead")
@@ -116,7 +122,7 @@ class NumbersHarness(Harness):
             ),
             Assume(implies(self._scans, nothing | (named < self._counts["awaited"]))),
             self._takes.eq(self._scanned & self._issue),
-            # An instruction that waits for nothing has the number that is DEPTH below the oldest.
+            # A mask that names no entry has the number that is DEPTH below the oldest entry's.
             first.eq(Mux(nothing, -DEPTH, named)),
             passes.eq(self._follows & Mux(self._in_mine, mine, other)),
         ]
@@ -148,11 +154,12 @@ class NumbersHarness(Harness):
         ]
 
     def _bound_entries(self) -> None:
-        """Prove that an entry that has left the awaited list was in the list at the scan, or came
-        later.
+        """Prove that entries that leave the list after the scan were in it then, or came later.
+
+        So `_left` has a lower bound.
         """
         m, awaited = self._m, self._lists["awaited"]
-        # number of entries pushed since the scan
+        # number of entries pushed to the awaited list since the scan
         self._entered = entered = Signal(GHOST, name="entered")
         with m.If(self._scans):
             m.d.sync += entered.eq(0)
@@ -174,7 +181,7 @@ class NumbersHarness(Harness):
     def _bound_issues(self) -> None:
         """Prove a bound on the number of instructions that have been issued since the scan."""
         m, unit, since = self._m, self._unit, self._since
-        # `place` is the chosen instruction's place in its span.
+        # `place` is the chosen instruction's place in its span, counted from 0.
         place = Signal(range(self.LENGTH), name="place")
         # number of spans that have ended since the issue of the chosen instruction
         ends = Signal(range(4), name="ends")

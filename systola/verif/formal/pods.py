@@ -31,8 +31,8 @@ PLACES = list_places(CONFIG)
 def free_list(m: Module, name: str, grows: Value) -> data.View:
     """Return the view of a LinkList with free content, limited to how a list may change.
 
-    Its instructions finish more and more of their lines and rows, and leave. New instructions come
-    only after a cycle with `grows`.
+    The list's instructions finish more and more of their lines and rows, and leave. A new
+    instruction appears only in a cycle in which `grows` is high.
     """
     view = anything(m, ListView(config=CONFIG), name)
     valid = before(m, view.valid, f"{name}_valid")
@@ -67,7 +67,7 @@ class LinkGateHarness(Harness):
     """
 
     SOON = 2 * PLACES + 4
-    """Cycles in which the gate has compared all entries of the lists."""
+    """Cycles within which the gate compares all entries of the lists."""
 
     def claims(self, m: Module) -> None:
         dut = LinkGate(config=CONFIG, sending=("sends",), receiving=("takes",))
@@ -95,7 +95,8 @@ class LinkGateHarness(Harness):
             Assert(implies(dut.clear & ~first, ~conflict)),
             Assert(implies((since == self.SOON) & ~conflict, dut.clear)),
         ]
-        # All entries before the compared, or fetched, entry have been found free.
+        # All entries before the compared (or else the fetched) entry were found to have no
+        # conflict.
         fetched, compared, done, entry, entry_valid = (
             unit.inside(name)
             for name in ("fetched_entry", "compared_entry", "scan_done", "entry", "entry_valid")
@@ -132,7 +133,10 @@ class LinkGateHarness(Harness):
         )
 
     def _conflict(self, dut: LinkGate, entry: data.View, sends: int) -> Value:
-        """Return whether the rest of a link instruction conflicts with the waiting instruction."""
+        """Return whether the waiting instruction conflicts with the rest of a link instruction.
+
+        The rest is the lines or rows that the link instruction has not moved yet.
+        """
         bits = place_bits(CONFIG)
         low, high, rows = entry.base[:bits], entry.end[:bits], entry.base[bits]
 
@@ -150,7 +154,7 @@ class LinkGateHarness(Harness):
 class LinkInterlockHarness(Harness):
     """A proof harness for the interlock of one part of the links, beside the list of another part.
 
-    Rows of any instructions come, one of which is followed.
+    Rows of any instructions come, and the harness follows one row.
     """
 
     SOON = 3
@@ -182,8 +186,8 @@ class LinkInterlockHarness(Harness):
             Assume(implies(taken, (pushed != 0) & (~rows.valid | rows.ready))),
             Assume(implies(push, pushed != PLACES - 1)),
         ]
-        # `of` is the number of the instruction with the row on offer. `older` has a mask for each
-        # instruction: the older instructions that it waits for.
+        # `of` is the place in the list of the instruction with the row on offer. `older` has a mask
+        # for each place: the older instructions that the instruction in this place waits for.
         of, following = Signal.like(free), Signal.like(free)
         with m.If(taken):
             m.d.sync += [of.eq(following), following.eq(following + 1)]
@@ -220,7 +224,7 @@ class LinkInterlockHarness(Harness):
             Assert(implies(offered, ~awaited)),
             Assert(implies(comes & (free_for == self.SOON), cleared.valid)),
         ]
-        # The row lies in the register of the waiting row, or in one of the two places after it.
+        # The followed row lies in the register of the waiting row, or in the skid buffer after it.
         row_waits, row_blocked = unit.inside("row_waits"), unit.inside("row_blocked")
         spare = unit.inside("skid.spare_valid")
         behind = cleared.valid + spare
@@ -294,7 +298,7 @@ class PodControlHarness(Harness):
             Assert(implies(begun & undisturbed, dut.core_start)),
             Assert(implies(dut.core_start, asked & undisturbed)),
             Assert(implies(dut.core_start, ago(dut.clear_links, 2, "cleared"))),
-            # The first fault belongs to the lowest core; it is reported once, with its cause.
+            # The pod reports the fault of the lowest faulty core, once, with its cause.
             Assert(implies(told, Mux(dut.first, failed[1] & ~failed[0], failed[0]))),
             Assert(implies(told, dut.cause == cause)),
             Assert(implies(dut.stop, ago(with_bit(dut.status, Status.FAULT), 1, "fault"))),
@@ -385,7 +389,8 @@ class PageRouterHarness(Harness):
                 Assert(implies(getattr(bus, f"{answer}valid"), Cat(owes).any())),
             ]
             known = number < len(pages)
-            # An access that has begun is not asked for once it is taken.
+            # While a page is asked, the bus still offers the access to it, and no page owes an
+            # answer.
             begun = asked.any()
             m.d.comb += self.lemmas(
                 (chosen & (chosen - 1))[: len(pages)] == 0,

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proofs of the host's read port, an AXI master.
 
-Its offers are stable, its bursts are the requested ones, and each beat goes to its requester.
+An offer of the port stays until it is taken. The bursts are the requested ones, and each beat goes
+to its requester.
 """
 
 from dataclasses import replace
@@ -27,7 +28,7 @@ from systola.verif.formal.harness import (
 from systola.verif.formal.proof import Fault, Proof
 
 TINY = replace(PRESETS["tiny"], max_burst_beats=4)
-"""A machine with short bursts, so that bursts end often; addresses have all their bits."""
+"""A machine with short bursts, so that bursts end often. Addresses have their full width."""
 
 
 def within(address: Value, size: Value, window: Value) -> Value:
@@ -72,8 +73,8 @@ class HostReadPortHarness(Harness):
             ]
             assume_stays(m, request.valid, request.ready, asked, name)
 
-        # AR has each request once, in order, inside the window and inside one page. The unit of the
-        # fetch learns a cycle later that its request goes.
+        # AR has each request once, in order, inside the window and inside one page. The fetch gets
+        # `ready` a cycle after its request was sent.
         fetched = unit.inside("fetch_goes")
         taken = dut.data_request.valid & dut.data_request.ready
         size = (bus.arlen + 1) * config.host_bus_bytes

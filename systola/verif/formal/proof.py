@@ -40,7 +40,10 @@ _FAILED = re.compile(r"Assert failed in \S+: (?:.*/)?(\w+\.py):(\d+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """A mistake that a person could make in the hardware's `unit`.py: `new` instead of `old`."""
+    """A planted fault: in hdl/, the file `unit`.py has `new` where `old` is right.
+
+    Each planted fault is a mistake that a person could make.
+    """
 
     unit: str
     old: str

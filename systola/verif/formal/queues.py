@@ -19,7 +19,10 @@ WORD = data.StructLayout({"word": 4})
 
 
 def place_behind(first: Signal, steps: Value, depth: int) -> Value:
-    """Return the place `steps` after `first` in a ring of `depth` places; at most one turn."""
+    """Return the place `steps` after `first` in a ring of `depth` places.
+
+    `steps` is `depth` at most.
+    """
     sum = first + steps
     return Mux(sum >= depth, sum - depth, sum)
 
@@ -27,7 +30,8 @@ def place_behind(first: Signal, steps: Value, depth: int) -> Value:
 class CommandQueueHarness(Harness):
     """A proof harness for the command queue, which follows word and mask of one instruction.
 
-    The mask loses the instructions that leave its list.
+    The mask names the entry of a list that the instruction awaits, until this entry leaves the
+    list.
     """
 
     DEPTH = 4
@@ -122,8 +126,8 @@ class PayloadRingHarness(Harness):
 class BlockRingHarness(Harness):
     """A proof harness for a ring of words in block RAM.
 
-    A pushed word has been present for a cycle before. At most `depth` words are inside, and the
-    user pops only words that are shown.
+    A word must stand at the input for a cycle before it is pushed. At most `depth` words are
+    inside, and the user pops only words that are shown.
     """
 
     DEPTH = 4
@@ -226,7 +230,7 @@ class WeightFifoHarness(Harness):
 class SkidBufferHarness(Harness):
     """A proof harness for the skid buffer: each word comes out in turn.
 
-    `ready` and `valid` must show how many words are inside.
+    `valid` must be high exactly if a word is inside, and `ready` low exactly if two words are.
     """
 
     def claims(self, m: Module) -> None:

@@ -33,7 +33,7 @@ from systola.verif.kit.checkout import PACKAGE
 
 RESULTS = Path(__file__).with_name("reached.json")
 DEPTH = 12
-"""The least number of cycles in which a branch is looked for.
+"""The least number of cycles over which a proof is searched for inputs that reach a branch.
 
 A bounded proof of more cycles is searched over all of its cycles.
 """
@@ -55,9 +55,9 @@ class Looked:
     unreached: list[str]
     """The branches that no proof of the unit reaches."""
     registers: int
-    """The number of register bits, in the proof with the largest share of them in its cone."""
+    """The number of the unit's register bits, in the proof with the largest share in its cone."""
     cone: int
-    """The number of these register bits on which an assertion depends."""
+    """The number of register bits in the cone of this proof."""
 
 
 def measure(proofs: Iterable[Proof], folder: Path) -> Looked:
@@ -107,7 +107,7 @@ def _depth(proof: Proof) -> int:
 
 
 def _mark(fragment: Fragment, places: list[str]) -> None:
-    """Put a cover statement into each branch of a unit, and append its place to `places`."""
+    """Put a cover statement into each branch of a unit, and append its FILE:LINE to `places`."""
     for domain, statements in fragment.statements.items():
         fragment.statements[domain] = type(statements)(
             each for old in statements for each in _marked(old, places)
@@ -124,7 +124,7 @@ def _marked(statement: Any, places: list[str]) -> Iterator[Any]:
     for patterns, inner, place in statement.cases:
         body = [each for old in inner for each in _marked(old, places)]
         if place and Path(place[0]).is_relative_to(_HARDWARE):
-            cover = Cover(AnySeq(1))  # AnySeq: covers with equal conditions would be merged
+            cover = Cover(AnySeq(1))  # AnySeq, as equal covers would be merged
             cover.src_loc = (_MARK, len(places))
             # Amaranth would warn about this cover as unused, since it is added by hand
             cover._MustUse__used = True

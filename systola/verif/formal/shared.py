@@ -26,8 +26,9 @@ PORT = NarrowPort(address_bits=3, bus_bytes=1, word_bytes=2, max_burst_beats=3)
 
 
 class RoundRobinHarness(Harness):
-    """A proof harness for the round-robin choice, with any requests, one of which is not
-    withdrawn.
+    """A proof harness for the round-robin choice, which bounds the wait of one request.
+
+    Requests come in any cycles. The watched request is not withdrawn.
     """
 
     COUNT = 4
@@ -55,9 +56,9 @@ class RoundRobinHarness(Harness):
             Assert(others < self.COUNT),
         ]
         behind = unit.inside("later_requesters")
-        # number of requesters up to the last one that was granted
+        # number of requesters up to the last granted one, counted from requester 0
         earlier = Signal(range(self.COUNT + 1))
-        # distance of the watched request from the next requester in turn
+        # number of requesters in turn before the watched request
         way = Signal(range(self.COUNT))
         m.d.comb += [
             earlier.eq(self.COUNT - sum((bit for bit in behind), Value.cast(0))),
@@ -133,7 +134,8 @@ class BroadcastHarness(_Broadcast):
 class PatienceHarness(_Broadcast):
     """A proof harness that bounds a core's wait for weights.
 
-    The memory takes every burst, and answers it with one word at once.
+    A request waits until other cores request something, for PATIENCE cycles at most. The memory
+    takes every burst, and answers it with one word at once.
     """
 
     SOON = 2 + _Broadcast.PATIENCE + 3 * _Broadcast.CORES
@@ -151,7 +153,7 @@ class PatienceHarness(_Broadcast):
         taken, seen = unit.inside("requests_taken"), unit.inside("requests_seen")
         patience, settles = unit.inside("cycles_waited_1"), unit.inside("settle_remaining")
         later = unit.inside("turn.later_requesters")
-        # Cycles until the core has its turn, once its patience is over.
+        # cycles until the core has its turn, once it has waited for PATIENCE cycles
         way = settles + Mux(later[1], 0, SETTLES + 1)
         most = 1 + self.PATIENCE + 2 * SETTLES + 1
         m.d.comb += self.lemmas(
@@ -170,7 +172,7 @@ class PatienceHarness(_Broadcast):
 class ReadWidenerHarness(Harness):
     """A proof harness for the read widener, between a narrow port and a wide memory.
 
-    Bursts have any place and length; the memory gives the requested words.
+    Bursts have any address and length; the memory gives the requested words.
     """
 
     ROOM = BURSTS_AHEAD * PORT.most_words
@@ -199,8 +201,8 @@ class ReadWidenerHarness(Harness):
         goes = request.valid & request.ready
         m.d.sync += owed.eq(owed + Mux(goes, request.payload.length + 1, 0) - dut.word_valid)
         m.d.comb += [Assume(implies(dut.word_valid, owed != 0)), Assert(owed <= self.ROOM)]
-        # The chosen burst gets as many beats as requested, with its ID, each with the byte of its
-        # place.
+        # The chosen burst gets as many beats as requested, with its ID. Each beat has the byte at
+        # its own address.
         beat = bus.rvalid & bus.rready
         item = Tracked(
             m,
@@ -228,8 +230,8 @@ class ReadWidenerHarness(Harness):
 class WriteWidenerHarness(Harness):
     """A proof harness for the write widener, between a narrow port and a wide memory.
 
-    Bursts have any place and length. The memory takes the words of the bursts that it has accepted,
-    at any pace.
+    Bursts have any address and length. The memory takes the words of the bursts that it has
+    accepted, at any pace.
     """
 
     MOST = 8
@@ -258,14 +260,14 @@ class WriteWidenerHarness(Harness):
         assume_stays(m, bus.wvalid, bus.wready, sent, "w")
         assert_stays(m, request.valid, request.ready, request.payload, "request")
         assert_stays(m, words.valid, words.ready, words.payload, "words")
-        # In the burst of the present beats, WLAST is at the beat that AWLEN sets.
+        # The core sends WLAST with the last beat of a burst, according to AWLEN.
         taken = bus.wvalid & bus.wready
         length, beats = Signal(8), Signal(8)
         m.d.sync += beats.eq(Mux(taken, Mux(bus.wlast, 0, beats + 1), beats))
         with m.If(bus.awvalid & bus.awready):
             m.d.sync += length.eq(bus.awlen)
         m.d.comb += Assume(implies(taken, bus.wlast == (beats == length)))
-        # The chosen burst is followed: its request, its time, and the bytes that it may write.
+        # The proof follows one burst: its request, which comes after its data, and its last word.
         enters, gone = bus.awvalid & bus.awready, words.valid & words.ready & words.payload.last
         asks = request.valid & request.ready
         granted = Signal(range(self.MOST + 1))
@@ -281,7 +283,8 @@ class WriteWidenerHarness(Harness):
             Assert(implies(request.valid, written.count != 0)),
             Assert(implies(item.leaves, request.payload.word == address >> 1)),
             Assert(implies(item.leaves, request.payload.length == (end >> 1) - (address >> 1))),
-            # The last beat of a burst is in its last word, with its strobe, and nothing after it.
+            # The last beat of a burst is in the last word, with its strobe. No byte after it is
+            # written.
             Assert(
                 implies(
                     written.leaves,

@@ -19,7 +19,7 @@ These proofs are quick tests, each with one planted fault, which shows that faul
 """
 FAULTS = [(proof, fault) for proof in QUICK for fault in proof.faults]
 SOME = [proof.faults[0] for proof in FIRST]
-"""The faults that are planted in the quick tests; `make formal` plants all."""
+"""The faults that are planted in the quick tests; `make formal` plants all faults."""
 
 
 def test_page_is_up_to_date() -> None:

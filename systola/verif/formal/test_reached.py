@@ -19,8 +19,8 @@ def flip_flop(output: int, data: int) -> dict[str, object]:
 def test_cone() -> None:
     """Check that an assertion's cone has the registers on which the assertion depends.
 
-    One of them reaches the assertion only through the other. A register that only reads a bit of
-    the cone is not in the cone.
+    The cone has two registers here, one of which reaches the assertion only through the other. A
+    register that only reads a bit of the cone is not in the cone.
     """
     cells = {
         "claim": {"type": "$assert", "connections": {"A": [10], "EN": ["1"]}},

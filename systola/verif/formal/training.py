@@ -13,13 +13,13 @@ from systola.verif.formal.harness import Harness, Unit, anything, before, consta
 from systola.verif.formal.proof import Fault, Proof
 
 COLUMNS = 3
-"""The number of columns; not a power of two, so that counters wrap around before their ends."""
+"""The number of columns: no power of two, so that counters wrap around before all bits are 1."""
 
 
 class TransposerHarness(Harness):
     """A proof harness for the transposer, which follows any byte of a tile.
 
-    The lines of the tile come and go in any cycles.
+    The lines of the tile are loaded and taken in any cycles.
     """
 
     def claims(self, m: Module) -> None:
@@ -71,7 +71,8 @@ class TileReaderHarness(Harness):
         tile, row = Signal.like(dut.tiles), Signal(range(rows))
         left = Signal(len(tiles) + 1)
         line = Signal(len(first) + 1)
-        # Of two tiles of wide weights, the first tile has the lines of even numbers.
+        # Of two tiles of wide weights, the first tile has the lines of even numbers, the second the
+        # odd.
         pair = Cat(0, tile[1:])
         m.d.comb += line.eq(
             first + Mux(wide, pair * rows + tile[0] + (row << 1), tile * rows + row)
@@ -126,9 +127,9 @@ class TileReaderHarness(Harness):
 
 
 class ExponentHarness(Harness):
-    """A proof harness for the exponent registers, with one Measure after the other.
+    """A proof harness for the exponent registers, which execute one Measure after the other.
 
-    Magnitudes are free, and so is the register that is read after each Measure.
+    The measured magnitudes are free, and so is the register that is read after each Measure.
     """
 
     def claims(self, m: Module) -> None:
@@ -167,7 +168,8 @@ class ExponentHarness(Harness):
             m.d.sync += seen.eq(largest)
         with m.If(dut.last):
             m.d.sync += [measures.eq(0), registers[about.exponent].eq(result)]
-        # The register's value before, and the sum that the unit has not yet written.
+        # the register's value before the last Measure, and the sum that the unit has not yet
+        # written
         old, old_sum, by_magnitude = Signal(signed(8)), Signal(signed(8)), Signal()
         partial = [Signal(signed(8), name=f"partial_{number}") for number in range(2)]
         with m.If(dut.last):
@@ -196,7 +198,7 @@ class ExponentHarness(Harness):
             Assert(dut.shifts.replaces == (dut.select != 0)),
             Assert(implies(settled, (dut.shifts.right == right) & (dut.shifts.left == left))),
         ]
-        # The state of the unit, from the magnitudes and sums up to now.
+        # The unit's registers follow from the magnitudes and sums of the Measure up to now.
         row_or, held, sum_so_far = (
             unit.inside(name) for name in ("row_magnitude", "held_magnitude", "exponent_total")
         )

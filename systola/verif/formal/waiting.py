@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proofs of interlocks: no use of anything that an older instruction holds, and no endless wait."""
+"""Proofs of interlocks: no use of anything that an older instruction holds, and no endless wait.
+
+A mask names the entry of a list that an instruction awaits. An entry rises if its region begins at
+or after the end of the region before it. A run has successive entries that rise. So when the oldest
+entry of a run has passed an address, no entry of the run needs it.
+"""
 
 from amaranth.hdl import Array, Assert, Assume, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
@@ -25,15 +30,16 @@ from systola.verif.formal.proof import Fault, Proof
 ADDRESS = 3
 """The number of bits of an address in the proofs.
 
-Addresses are only compared, and three bits separate below, at, inside and above.
+Addresses are only compared, and three bits are enough to tell below, at, inside and above a region.
 """
 DEPTH = 3
 
 
 def blocks(awaited: data.View, progress: data.View, address: Value) -> Value:
-    """Return whether a use of `address` must wait for the entries that mask `awaited` names.
+    """Return whether a use of `address` must wait for the entry that mask `awaited` names.
 
-    The address waits while they are pending, unless the oldest entry of their run has passed it.
+    The use waits while the entry is pending, unless the oldest entry of the mask's run has passed
+    the address.
     """
     ahead = (awaited.place - progress.place)[: len(awaited.place)]
     return awaited.pending & ~((address < progress.reached) & (ahead <= awaited.run))
@@ -92,8 +98,8 @@ class InterlockHarness(Harness):
             Assert(implies(oldest & dut.output.valid, clear)),
             Assert(implies(oldest & dut.output.valid, dut.output.payload == word)),
             Assert(implies(oldest & dut.oldest_valid, dut.oldest == word)),
-            # The interlock is alive: an item is offered two cycles after it is the oldest and
-            # clear.
+            # The interlock is alive: it offers an item that is the oldest, and has nothing to wait
+            # for, two cycles later.
             Assert(implies(ready, dut.output.valid)),
         ]
 
@@ -126,8 +132,8 @@ class InterlockHarness(Harness):
 class InFlightHarness(Harness):
     """A proof harness for a list of instructions under way, which follows any entry.
 
-    It also follows the entries after it in its run. A mask that names the entry, or the last of
-    these later entries, protects all addresses that the entry needs.
+    The harness also follows the later entries of the same run. A mask that names the entry, or the
+    last of the later entries, protects all addresses that the entry needs.
     """
 
     def claims(self, m: Module) -> None:
@@ -155,7 +161,7 @@ class InFlightHarness(Harness):
         some = chosen.count != 0
         m.d.comb += [
             Assume(implies(dut.retire | dut.advance, some)),
-            # An entry neither advances nor leaves in its first cycles.
+            # An entry neither advances nor leaves in the first two cycles after its push.
             Assume(implies((dut.retire | dut.advance) & fresh, chosen.count != 1)),
             Assume(implies(dut.advance, dut.advance_to <= ends[dut.progress.place])),
         ]
@@ -355,7 +361,7 @@ class ListScanHarness(Harness):
             ),
             Assert(implies(known & chosen.follows & mask.pending & in_run, chosen_rises)),
         ]
-        # The scan is alive: without a restart it compares all entries in a cycle for each place.
+        # The scan is alive: without a restart it compares one place a cycle, until it is complete.
         alone = ~dut.restart
         steady = alone
         for cycle in range(2 * (1 << ceil_log2(DEPTH)) + 1):
@@ -434,7 +440,12 @@ class TagQueueHarness(Harness):
         counts: list[Signal],
         lefts: list[Signal],
     ) -> None:
-        """Add the lemmas: tags lie in a register and a ring, and bits and marks come in pairs."""
+        """Add the lemmas: the oldest tag is in a register, later tags in a ring; each bit has a
+        mark.
+
+        A bit of a tag stands for a unit to wait for. A mark is held at the unit's last instruction
+        under way, until this instruction completes.
+        """
         present, waiting = unit.inside("tag_present"), unit.inside("waiting")
         read, write = unit.inside("behind.read_place"), unit.inside("behind.write_place")
         entry = data.StructLayout({"tag": len(dut.tag), "awaits": len(Units)})
@@ -455,7 +466,8 @@ class TagQueueHarness(Harness):
         for i, (count, left) in enumerate(zip(counts, lefts, strict=False)):
             held, complete = unit.inside(f"marks_held_{i}"), unit.inside(f"marks_completed_{i}")
             bits = [tag.awaits[i] for tag in tags]
-            # Marks that the tags up to the chosen tag need, less the completed marks.
+            # `needed` counts the marks of the tags up to the chosen tag, `done` the completed
+            # marks, `marks` the held ones.
             needed = Signal(range(TAGS_WAITING + 1), name=f"needed_{i}")
             done, marks = (
                 Signal(range(TAGS_WAITING + 1), name=f"{n}_{i}") for n in ("done", "marks")
@@ -466,7 +478,7 @@ class TagQueueHarness(Harness):
                 marks.eq(sum(held[n] for n in range(DEPTH))),
             ]
             before_it = [sum((held[k] for k in range(n)), Value.cast(0)) for n in range(DEPTH)]
-            # The number of instructions until the mark of this rank is complete.
+            # number of instructions that must complete until the chosen tag's mark is complete
             until = Signal(range(DEPTH + 1), name=f"until_{i}")
             for n in range(DEPTH):
                 with m.If(held[n] & (before_it[n] + done + 1 == needed)):

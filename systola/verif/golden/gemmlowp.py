@@ -68,7 +68,7 @@ def exp_between_minus_quarter_and_zero(a: int) -> int:
 
 
 def exp_on_negative_values(a: int, integer_bits: int) -> int:
-    """Return exp(a) for `a` <= 0 with `integer_bits` integer bits; the result has none."""
+    """Return exp(a) for `a` <= 0, which has `integer_bits` integer bits; the result has none."""
     if a == 0:
         return ONE
     fraction_bits = 15 - integer_bits

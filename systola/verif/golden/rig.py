@@ -40,7 +40,7 @@ PLAIN_WIDE = dataclasses.replace(TINY, name="wide", rows=3, cols=5, columns_per_
 class Rig:
     """A golden machine (golden model of a core) with a host window and a weight window.
 
-    A program that it runs is placed at the end of the host window.
+    The program to run is placed at the end of the host window.
     """
 
     def __init__(self, config: Config, pages: int = 2, tiles: int = 0) -> None:
@@ -67,7 +67,8 @@ class Rig:
         ]
         self.weights[:] = values(self.weights.size)
         for entry in range(self.config.parameter_entries):
-            # Most factors keep sums of some thousands within int8. A fifth of them is arbitrary.
+            # One entry in five has arbitrary numbers. The factors of all others keep sums of some
+            # thousands within int8.
             wild = rng.random() < 0.2
             for c in range(self.config.cols):
                 bias = scalar.wrap32(rng.getrandbits(32)) >> (rng.randrange(32) if wild else 22)

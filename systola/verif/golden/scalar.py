@@ -68,7 +68,7 @@ def product(x: list[list[int]], w: list[list[int]]) -> list[list[int]]:
 
 
 def int16(low: int, high: int) -> int:
-    """Return the int16 with these two bytes, both given as int8."""
+    """Return the int16 with a low and a high byte, both given as int8."""
     return high * 256 + low % 256
 
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the end of a program, interrupts, tags, loops and index registers.
-
-They also cover the state in which every program starts.
-"""
+"""Tests of programs: state at the start, end, interrupts, tags, loops and index registers."""
 
 from __future__ import annotations
 
@@ -106,7 +103,10 @@ def test_halt_and_fault_inside_loops() -> None:
 
 
 def test_fault_in_a_later_pass_names_the_place_in_the_program() -> None:
-    """Check the place that a fault reports: the third pass of a loop reads beyond 1024 lines."""
+    """Check that a fault in a loop's third pass reports the pc of the faulty instruction.
+
+    In this pass the instruction reads beyond the buffer's 1024 lines.
+    """
     read = encode(
         Opcode.READ_HOST_MEMORY,
         **{"host": 0, "rows": 1, "stride": 0, "blocks": 1, "tail": 4},
@@ -137,7 +137,8 @@ def test_loop_faults() -> None:
 def test_loop_counts_with_a_register() -> None:
     rig = Rig(TINY)
     assert rig.complete(set_register(3, 2), loop(1, 3), tag(1), END, HALT).tags == (1, 1, 1)
-    # The count wraps: 2^32 - 1 plus a register of 1 is no iteration, plus a register of 3 two.
+    # The number of iterations wraps: 2^32 - 1 plus a register of 1 gives none, which is a fault.
+    # 2^32 - 1 plus a register of 3 gives two.
     assert rig.fault(set_register(3, 1), loop(2**32 - 1, 3)) == (Fault.LOOP, 1, 0)
     assert rig.complete(set_register(3, 3), loop(2**32 - 1, 3), tag(1), END, HALT).tags == (1, 1)
     # A loop reads its count register when it opens: a later write has no effect.
@@ -146,7 +147,7 @@ def test_loop_counts_with_a_register() -> None:
 
 
 def test_registers_by_hand() -> None:
-    """Check sums of registers: a byte at the host offset in each register shows its value."""
+    """Check sums of registers, by a byte that is written to the host offset in each register."""
     rig = Rig(TINY)
     rig.machine.buffer[0] = 99
     rig.complete(
@@ -208,7 +209,7 @@ def test_alignment_is_that_of_the_sum() -> None:
 
 
 def test_every_index_register_field_means_the_sum() -> None:
-    """Check that an instruction with index registers does the same as with the sums written out."""
+    """Check that index registers in an instruction have the effect of sums as its operands."""
     rng = random.Random(random_seed())
     base = {
         Opcode.LOOP: {"count": 3},
@@ -303,7 +304,7 @@ def test_the_window_and_the_scale_end_with_the_program() -> None:
     relu6 = encode(Opcode.VECTOR, **copy, function=2)
     rig.complete(encode(Opcode.SET_CONFIG_SCALE, zero_a=10, ceiling=12), relu6, HALT)
     assert rig.machine.buffer[2].tolist() == [12, 0, 5, 0]
-    # A scale of zeros makes the ceiling zero, too.
+    # In a program without a Set_Config_Scale, the scale and the ceiling are 0.
     rig.complete(relu6, encode(Opcode.VECTOR, **{**copy, "destination": 3}), HALT)
     assert rig.machine.buffer[2:4].tolist() == [[0, 0, 0, 0], [20, -20, 10, 0]]
 

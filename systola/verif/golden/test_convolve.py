@@ -23,7 +23,8 @@ QUEUE = encode(Opcode.READ_WEIGHTS, tile=0, count=TILES)
 def underflow_shows(rig: Rig, *words: bytes) -> int:
     """Return the number of weight tiles left in the queue after the instructions `words`.
 
-    A product with too many tiles raises WEIGHT_UNDERFLOW, and the fault's address is the number.
+    A product with too many tiles raises WEIGHT_UNDERFLOW, with the number of tiles left as the
+    fault's address.
     """
     program = (
         *words,
@@ -80,7 +81,7 @@ def test_whole_pixels_against_loops(config: Config) -> None:
 
 @pytest.mark.parametrize("config", SHAPES, ids=lambda config: config.name)
 def test_packed_channels_against_loops(config: Config) -> None:
-    """Check packed channels: Convolve reads a kernel row as adjacent bytes, and bytes after it."""
+    """Check packed channels: a vector is the bytes of a kernel's row, and the bytes that follow."""
     rng = random.Random(random_seed())
     size = config.rows
     rig = Rig(config, tiles=TILES)

@@ -120,7 +120,7 @@ def test_write_host_memory_overlap_within_one_block() -> None:
 
 @pytest.mark.parametrize("config", [TINY, PLAIN_TALL, PLAIN_WIDE], ids=lambda config: config.name)
 def test_copies_against_loops(config: Config) -> None:
-    """Check copies of random matrices in both orders of lines; rows may overlap in host memory."""
+    """Check copies of random matrices by blocks and by rows; rows may overlap in host memory."""
     rng = random.Random(random_seed())
     for _ in range(120):
         reads, by_rows = rng.random() < 0.5, rng.random() < 0.5
@@ -167,7 +167,7 @@ def test_copies_against_loops(config: Config) -> None:
 
 
 def test_alternate_copies_by_hand() -> None:
-    """Check alternate copies of three pixels of six channels, two adjacent lines to each pixel."""
+    """Check Read_ and Write_Host_Memory_Alternate with three pixels, each in two adjacent lines."""
     rig = Rig(TINY)
     rig.host[:24] = numbers(24)
     rig.machine.buffer[:] = -1

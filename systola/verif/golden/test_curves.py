@@ -44,7 +44,7 @@ OPERATORS = {
 
 
 def exactly(curve: list[int], v: int) -> int:
-    """Return the point of a curve for argument `v`, in integers that cannot overflow."""
+    """Return a curve's value for argument `v`, computed in integers that cannot overflow."""
     i, f = 256 + v // 128, v % 128
     return curve[i] + ((curve[i + 1] - curve[i]) * f + 64) // 128
 
@@ -225,10 +225,10 @@ def test_one_line_subtracted_from_all_vectors(operand: int) -> None:
 
 
 def test_faults_of_a_table_of_int32() -> None:
-    """Check that a table of int32 needs four tables, COPY or ADD of int8, and attention.
+    """Check the faults of a Vector with a table of int32, which takes the place of four tables.
 
-    An ADD with such a table reads only the first line of operand b. This line may be a part of the
-    results.
+    The Vector must be a COPY, or an ADD of int8, on a machine with attention. The ADD reads only
+    the first line of operand b. This line may be one of the lines that the results overwrite.
     """
     how = {"buffer": 0, "destination": 8, "rows": 4, "parameter": 0, "function": Function.QUOTIENT}
 

@@ -61,7 +61,7 @@ def test_all_else_runs_on_the_least_machine(word: bytes) -> None:
     Rig(least, tiles=1).complete(weights(), Windows().word, word, HALT)
 
 
-# A machine with four different numbers of rows, columns and bytes of both buses.
+# A machine with different numbers of rows, of columns, and of bytes of each bus.
 ODD = dataclasses.replace(TINY, name="odd", rows=3, cols=5, columns_per_lane=1)
 ODD = dataclasses.replace(ODD, host_bus_bytes=8, weight_bus_bytes=16)
 NUMBERS = {"rows": 3, "columns": 5, "host_bus": 8, "weight_bus": 16}
@@ -186,7 +186,7 @@ def test_precedence(word: bytes, cause: Fault, address: int) -> None:
     ],
 )
 def test_unavailable_comes_before_the_ranges(config: Config, word: bytes, opcode: int) -> None:
-    """Check that UNAVAILABLE comes before faults of ranges, and before WINDOW: no window is set."""
+    """Check that UNAVAILABLE is reported before faults of ranges, and before a missing window."""
     assert Rig(config).fault(word, HALT) == (Fault.UNAVAILABLE, 0, opcode)
 
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of SIGMOID and TANH against gemmlowp and plain integers, and of reciprocals.
 
-Every int16 is compared with results of gemmlowp. Reciprocals are compared with floating point."""
+SIGMOID and TANH of every int16 are compared with results of gemmlowp, reciprocals with floating
+point.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,9 @@ GATES: list[tuple[str, Gate, Callable[[int], int], int]] = [
 ]
 """Gates: name, golden model, a function in plain integers, and the CRC-32 of gemmlowp's results.
 
-The results, for arguments from -32768 on, are little-endian int16. They were computed by gemmlowp
-(C++, scalar int16), compiled for the purpose."""
+The results are little-endian int16, for arguments from -32768 on. A program with gemmlowp (C++,
+scalar int16) has computed the results.
+"""
 gates = pytest.mark.parametrize(("name", "gate", "plain", "crc"), GATES, ids=[g[0] for g in GATES])
 
 

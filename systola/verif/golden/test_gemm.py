@@ -30,7 +30,7 @@ ARRAYS = (
 
 
 class Gemm:
-    """A matrix product: random operands in the memories, its program and its expected result."""
+    """A matrix product that has random operands in memories, a program and the expected result."""
 
     def __init__(self, config: Config, rng: np.random.Generator, m: int, k: int, n: int) -> None:
         self.m = m

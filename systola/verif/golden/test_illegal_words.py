@@ -68,7 +68,9 @@ def test_illegal_opcode(opcode: int) -> None:
     ],
 )
 def test_reserved_bits(word: bytes, reserved: tuple[range, ...]) -> None:
-    """Check each bit that belongs to no field of its instruction, counted by hand: it must be 0."""
+    """Check that each bit outside the fields of its instruction must be 0, with bits counted by
+    hand.
+    """
     for bit in itertools.chain(*reserved):
         rig = Rig(TINY, tiles=1)
         assert rig.fault(weights(), patched(word, bit, 1, 1)) == (Fault.ILLEGAL_FIELD, 1, 0)

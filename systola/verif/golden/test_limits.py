@@ -165,7 +165,7 @@ LIMITS: list[tuple[bytes, bytes, Fault, int]] = [
         Fault.OVERLAP,
         400,
     ),
-    # Results may stand in exactly the lines of an operand, or of both.
+    # Results may overwrite exactly the lines of one operand, or of both operands.
     (vector(destination=0, rows=9), vector(destination=1, rows=9), Fault.OVERLAP, 1),
     (vector(destination=200, rows=9), vector(destination=192, rows=9), Fault.OVERLAP, 192),
     (

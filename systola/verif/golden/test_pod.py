@@ -103,7 +103,7 @@ def test_a_core_may_be_its_own_neighbour() -> None:
 
 
 def test_a_link_holds_so_many_beats() -> None:
-    """Check that a Send waits if it sends one beat more than the link holds."""
+    """Check that a link holds 16 beats: a Send of one beat more waits."""
     for rows, waits in ((16, False), (17, True)):
         found = ends(Pod(LINKED, 2), f"send side=right, buffer=0, rows={rows}", "nop")
         timeout = (Fault.LINK_TIMEOUT, 0, LinkPart.SEND_RIGHT)
@@ -123,9 +123,9 @@ def test_what_nobody_took_is_dropped() -> None:
 
 
 def test_instructions_go_on_beside_a_transfer() -> None:
-    """Check that instructions run during a transfer: all cores send more than a link holds.
+    """Check that instructions run beside a waiting Send. All cores send more than a link holds.
 
-    Only an instruction that overlaps the lines of a transfer waits.
+    Only an instruction that overlaps the lines of the Send waits.
     """
     exchange = (
         "send side=right, buffer=0, rows=200\n{}\nreceive side=left, buffer=300, rows=200\n"
@@ -149,7 +149,7 @@ def test_instructions_go_on_beside_a_transfer() -> None:
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_so_many_of_a_part_are_under_way(more: int) -> None:
-    """Check that a core stops at a Send for which its queue has no room."""
+    """Check that a core waits at a Send if the queue of Sends to the same side is full."""
     pod = Pod(LINKED, 2)
     pod.machines[1].buffer[0] = 5
     sends = "send side=right, buffer=0, rows=20\n" * (LINKED.queue_depth + more)
@@ -173,7 +173,7 @@ def test_a_barrier_waits_for_what_came_before_it() -> None:
 
 
 def test_the_end_of_a_program_waits_for_transfers() -> None:
-    """Check that a fault found before issue is raised after all earlier instructions."""
+    """Check that a fault found before issue waits until all earlier instructions are complete."""
     pod = Pod(LINKED, 2)
     pod.machines[0].buffer[:40] = 9
     found = ends(
@@ -261,7 +261,7 @@ def test_limit() -> None:
 @pytest.mark.parametrize("cores", [2, 3, 8])
 @pytest.mark.parametrize("config", [LINKED, ODD, BROAD], ids=lambda config: config.name)
 def test_random_programs(config: Config, cores: int) -> None:
-    """Check each core's results in random programs, in several orders of the cores.
+    """Check that random programs give all cores the right results, in several orders of the cores.
 
     The programs are also disassembled and assembled again, with the same result.
     """

@@ -79,7 +79,8 @@ def test_average_counts_the_taps_inside() -> None:
     )
     at = {"buffer": 0, "destination": 9, "blocks": 1, "parameter": 5, "reduction": 1}
     rig.complete(w.word, encode(Opcode.POOL, **at), HALT)
-    # The second channel is zero, so its results are the biases: each entry's number of taps.
+    # The second channel is zero, so each result is the bias of the entry that was used. The bias of
+    # each entry is its number of taps.
     assert rig.machine.buffer[9:15, :2].tolist() == [
         [30, 4],
         [46, 2],  # 91 / 2, rounded away from zero

@@ -81,7 +81,7 @@ def test_exponent_form() -> None:
     rng = random.Random(random_seed())
     for _ in range(2000):
         e = rng.randrange(-31, 8)
-        x = rng.randrange(-(2**23), 2**23)  # so small that no left shift saturates
+        x = rng.randrange(-(2**23), 2**23)  # x is so small that no left shift saturates
         q = rng.randrange(2**30, 2**31)
         shifts = (np.array([max(e, 0)]), np.array([max(-e, 0)]))
         for rounding, formula in (
@@ -161,8 +161,8 @@ def test_table_is_indexed_by_bit_pattern() -> None:
     table = np.array([(7 * i + 3) % 256 for i in range(256)], np.uint8).view(np.int8)
     y = np.array([[0, 1, 126], [-1, -128, -300]])
     got = activate(y, Function.TABLE, 1, -128, table)
-    # With the zero point 1, these are the table's entries 1, 2, 127 and 0, 129, 128. The last
-    # two are the bit patterns of -127 and -128.
+    # With the zero point 1, the results are entries 1, 2, 127 and 0, 129, 128 of the table. The
+    # numbers 129 and 128 are the bit patterns of -127 and -128.
     patterns = [[10, 17, 892 % 256], [3, 906 % 256, 899 % 256]]
     assert got.tolist() == [[scalar.signed8(p) for p in row] for row in patterns]
     with pytest.raises(ValueError, match="table"):

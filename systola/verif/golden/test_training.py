@@ -113,7 +113,7 @@ def test_limits(word: bytes, cause: Fault | None, address: int) -> None:
 
 
 def test_measure_by_hand() -> None:
-    """Check Measure with the least and the largest number of each number of bits.
+    """Check Measure with the least and the largest numbers of 0, 1, 7, 8 and 15 bits.
 
     The number of bits that Measure finds is visible as a right shift of a later Vector.
     """
@@ -132,13 +132,13 @@ def test_measure_by_hand() -> None:
             vector = encode(Opcode.VECTOR, **show, wide_operands=1, wide=1, exponent=3)
             rig.complete(word, vector, HALT)
             shown = int(rig.machine.buffer[600:602, 0].copy().view("<i2")[0])
-            # Measure subtracts 16 bits for an accumulator: of the 16 bits of -1 << 16 none is left.
-            # For a sum of 0 the result stays 0.
+            # Measure subtracts 16 bits for an accumulator. So nothing is left of the 16 bits of -1
+            # << 16. For a sum of 0 the result stays 0.
             assert shown == 1 << 14 >> bits + 1
 
 
 def test_exponents_by_hand() -> None:
-    """Check exponent registers: sums, the larger of two, and zeros at the start of a program."""
+    """Check exponent registers: sums, the maximum of a sum and a measured size, a start at 0."""
     rig = Rig(TRAINING)
     for channel in range(SIZE):
         rig.set_entry(0, channel, scalar.Entry(bias=0, multiplier=1 << 30, left=5, right=9))
@@ -182,7 +182,7 @@ def xorshift(x: int) -> int:
 
 
 def test_random() -> None:
-    """Check random bytes by plain integers, and that other seeds, counters and columns differ."""
+    """Check random bytes by plain integers; other seeds, counters and columns give other bytes."""
     rng = random.Random(random_seed())
     for cols in (4, 8, 16, 20):
         seed, counter = rng.getrandbits(31), rng.getrandbits(32)

@@ -51,7 +51,7 @@ def test_against_loops(config: Config) -> None:
         a = rng.randrange(20)
         b = rng.choice((a, a + 1, a + source, a + 100))
         places = [300]
-        if source == result:  # results may replace an operand that does not overlap the other
+        if source == result:  # results may replace an operand that equals the other, or lies apart
             places += [a] if b == a or b >= a + source or operation == Operation.COPY else []
             places += [b] if b >= a + source else []
         scale = random_scale(rng)
@@ -173,9 +173,9 @@ def test_quotients(wide_operands: int, wide: int) -> None:
 
 
 def test_quotient_by_hand() -> None:
-    """Check 1000 divided by the powers of two above 0, 1, 3 and 500: 2^0, 2^1, 2^2 and 2^9.
+    """Check 1000, -1000, 1002 and 1000 divided by the powers of two above 0, 1, 3 and 500.
 
-    Halves are rounded up.
+    These powers are 2^0, 2^1, 2^2 and 2^9. Halves are rounded up.
     """
     rig = Rig(TRAINING)
     for c in range(4):
@@ -196,7 +196,7 @@ def test_quotient_by_hand() -> None:
 
 
 def test_residual_add_by_hand() -> None:
-    """Check a network's ADD: scales 0.5 and 0.25, result 0.5, zero points 3, -5 and 10."""
+    """Check a network's ADD: scales 0.5 and 0.25, result scale 0.5, zero points 3, -5 and 10."""
     rig = Rig(SQUARE)
     # LiteRT's common scale is twice the largest: 1. So the operands' factors are 0.5 and 0.25,
     # and the factor of the result is 1 / (2^20 * 0.5) = 2^-19.
@@ -218,7 +218,7 @@ def test_residual_add_by_hand() -> None:
 
 @pytest.mark.parametrize("wide_operands", [0, 1])
 def test_ties(wide_operands: int) -> None:
-    """Check that the first rounding takes halves upwards, and the second away from zero."""
+    """Check that the first of two roundings takes halves upwards, and the second away from zero."""
     rig = Rig(SQUARE)
     for c in range(4):
         rig.set_entry(0, c, scalar.Entry(bias=0, multiplier=2**30, left=1, right=0))

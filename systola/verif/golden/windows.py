@@ -63,7 +63,7 @@ class Windows:
     def line(self, p: int, q: int, i: int, j: int) -> int | None:
         """Return the line of tap (i, j) of window (p, q), counted from the map's first line.
 
-        A tap outside the map has None.
+        Return None for a tap outside the map.
         """
         y = self.top + p * self.stride_y + i * self.dilation_y
         x = self.left + q * self.stride_x + j * self.dilation_x

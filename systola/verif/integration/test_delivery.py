@@ -25,7 +25,10 @@ Deliver = Callable[[str], Path]
 
 @pytest.fixture(scope="module")
 def deliver(tmp_path_factory: pytest.TempPathFactory) -> Deliver:
-    """Return a function that delivers with some options, once, into a folder left unchanged."""
+    """Return a function that runs `tpu deliver` once for given options, and returns its folder.
+
+    Tests must leave this folder unchanged.
+    """
     done: dict[str, Path] = {}
 
     def delivered(options: str) -> Path:
@@ -44,9 +47,9 @@ def copied(folder: Path, tmp_path: Path) -> Path:
 
 
 def on_icarus(folder: Path, language: str) -> tuple[int, str]:
-    """Run the delivered Verilog test bench on Icarus, as its README describes.
+    """Run the delivered Verilog test bench on Icarus; return the exit status and the last line.
 
-    Returns exit status and last line.
+    The commands are the same as in the delivered README.
     """
     sources = ["testbench.v", *sorted(str(path) for path in folder.glob("*.v"))]
     build = ["iverilog", f"-g{language}", "-s", "testbench", "-o", "sim.vvp", *sources]
@@ -115,8 +118,8 @@ def test_reset_alone(deliver: Deliver, tmp_path: Path) -> None:
 def test_bench_on_verilator(deliver: Deliver, tmp_path: Path) -> None:
     folder = copied(deliver("--preset tiny"), tmp_path) / "try"
     sources = ["testbench.v", *sorted(str(path) for path in folder.parent.glob("*.v"))]
-    # Variables name the compiler: only a separately installed Verilator knows it by itself. The
-    # compiler's options for speed are off, as they cost more time here than they save.
+    # Variables of make name the C++ compiler, as only a separately installed Verilator finds one by
+    # itself. The compiler's options for speed are off, as they cost more time here than they save.
     quick = [f"{level}=-O0" for level in ("OPT_FAST", "OPT_SLOW", "OPT_GLOBAL")]
     variables = {**environment(), "MAKEFLAGS": " ".join([*make_variables(), *quick])}
     build = ["verilator", "--binary", "--timing", "-Wno-lint", "--top", "testbench", *sources]

@@ -29,7 +29,7 @@ SOC = ROOT / "integration" / "plain_soc" / "soc.v"
 
 
 class Soc:
-    """A bench of the system, with its clock."""
+    """A bench that clocks the system, loads the system's memory and runs programs."""
 
     def __init__(self, dut):
         self.dut = dut
@@ -102,7 +102,7 @@ def parts():
 
 
 def test_wrapper(parts):
-    """Check that the wrapper's AXI ports have attributes, and interfaces are described once."""
+    """Check that each AXI port of the wrapper has an attribute, each interface one description."""
     text = parts["tpu_axi.v"]
     ports = re.findall(r"(?:in|out)put wire (?:\[\d+:0\] )?((?:s|m)_axi\w+?)_([a-z]+)\b", text)
     assert len(ports) > 60
@@ -124,6 +124,7 @@ def test_every_memory_is_a_macro(parts):
 @pytest.mark.parametrize("simulator", simulators())
 def test_plain_soc(simulator, parts):
     names = ("tpu.v", "tpu_axi.v", "sram_1r1w.v")
-    # The headers are cut off: they have a commit, so each commit would need a new simulator.
+    # The files' headers are cut off, as they name the commit: each commit would need a new
+    # simulator.
     text = "\n".join([SOC.read_text(), *(parts[name].split("\n", 2)[2] for name in names)])
     run_module("integration.test_plain_soc", simulator, verilog=text, top="soc")

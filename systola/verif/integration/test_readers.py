@@ -35,9 +35,10 @@ from systola.verif.plan.selection import exhaustive, thorough
 
 POD = "pod"
 _ALONE = ("-links", "-training")
-"""Suffixes of presets that MACHINES lists by themselves, because they add most text.
+"""Suffixes that MACHINES lists with chosen presets only, because they add most to the Verilog.
 
-A preset `tiny-training` is not possible: `tiny` has unequal rows and columns."""
+A preset `tiny-training` is not possible: `tiny` has unequal rows and columns.
+"""
 MACHINES = [
     "tiny",
     thorough("base"),
@@ -148,7 +149,7 @@ def test_names_are_found() -> None:
 
 @cocotb.test
 async def a_program(dut: Any) -> None:
-    """Check that all handshakes are known after a reset, and that a product is right."""
+    """Check that handshake signals are not X after a reset, and that a product is right."""
     tb = TB(dut)
     await tb.start()
     handshakes = [name for name in os.environ[_OUTPUTS].split() if not _is_payload(name)]

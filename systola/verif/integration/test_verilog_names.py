@@ -26,7 +26,7 @@ class Inner(wiring.Component):
 
 
 class Outer(wiring.Component):
-    """Two copies of Inner, and `spare` registers that have no part in their work."""
+    """A design of two copies of Inner, and `spare` registers that the copies do not use."""
 
     a: In(8)
     b: In(16)
@@ -58,7 +58,7 @@ class Outer(wiring.Component):
 
 
 def _ports(text: str) -> dict[str, dict[str, int]]:
-    """Return the width of each input of each module, by their names."""
+    """Return the width in bits of each input, by the name of its module and its own name."""
     found = {}
     for module in re.findall(r"^module .*?^endmodule", text, re.M | re.S):
         inputs = re.findall(r"^  input (?:\[(\d+):0\] )?(\S+) ?;", module, re.M)
@@ -67,7 +67,7 @@ def _ports(text: str) -> dict[str, dict[str, int]]:
 
 
 def test_ports_have_the_names_of_their_signals() -> None:
-    """Check ports for a signal in parts, for a signal with two fields, and for a whole signal."""
+    """Check names of ports for parts of a signal, a signal of two fields, and a whole signal."""
     ports = _ports(convert(Outer(), "top"))
     parts = {"flag": 1, "word_3_0": 4, "word_7_4": 4}
     expected = {"clk": 1, "rst": 1, "fields": 8, "whole": 8, **parts}

@@ -156,7 +156,7 @@ def test_signature() -> None:
 
 
 def test_views() -> None:
-    """Check that arrays from tensor() are no copies of a tensor, and that set_tensor() copies."""
+    """Check that arrays from tensor() are views of a tensor, and that set_tensor() makes a copy."""
     outputs: list[Any] = []
     for make in (ours, original):
         interpreter = make(model_path=MODELS / f"{CNN}.tflite")
@@ -235,7 +235,7 @@ def test_wrong_arguments(arguments: dict[str, Any]) -> None:
 
 
 def test_sizes_of_the_file() -> None:
-    """Check that an input cannot be resized in other dimensions than the number of samples.
+    """Check that only the first size of an input, the number of samples, can be changed.
 
     With `strict`, or if the file fixes the first size, that size cannot change either.
     """
@@ -249,7 +249,10 @@ def test_sizes_of_the_file() -> None:
 
 
 def test_state() -> None:
-    """Check that an LSTM begins anew after a reset, as in LiteRT, and raises an error without."""
+    """Check that an LSTM begins anew after a reset, as in LiteRT.
+
+    A second invocation without a reset raises an error.
+    """
     name = "lstm_digits_rows_k2"
     results: list[NDArray[Any]] = []
     for make in (ours, original):
@@ -269,9 +272,9 @@ def test_state() -> None:
 
 @pytest.mark.thorough
 def test_variables() -> None:
-    """Check that variables keep their values between invocations, and through a reset.
+    """Check that variables keep their values from one invocation to the next, as in LiteRT.
 
-    LiteRT behaves in the same way.
+    Even a reset leaves the values as they are.
     """
     case = streaming(np.random.default_rng(random_seed()))
     results: list[NDArray[Any]] = []
