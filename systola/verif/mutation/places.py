@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that move a program and its data to other addresses, so that more bits matter.
+"""Functions that move a program and its data to other addresses, so that more address bits are 1.
 
-The addresses are on the buses, in the windows, or in the memories on the chip."""
+There are three kinds of addresses: on the buses, in the host and weight windows, and in the
+memories on the chip."""
 
 from __future__ import annotations
 
@@ -20,19 +21,26 @@ _MEMORIES = {
     "accumulator": "accumulator_rows",
     "parameter": "parameter_entries",
 }
-"""For each operand that is an address on the chip, the member of Config with the memory's size."""
+"""Name of the Config member with an on-chip memory's size, for each operand with an address in it.
+"""
 
 
 @dataclass(frozen=True)
 class Place:
-    """The addresses of both windows on the bus, and the bytes of each window before an image."""
+    """A place for an image's data: base addresses of the host window and the weight window.
+
+    `skipped` has the number of unused bytes in each window before the image's data.
+    """
 
     bases: tuple[int, int]
     skipped: tuple[int, int]
 
 
 def anywhere(config: Config, image: Image, seed: str) -> Place:
-    """Return a random place for an image's windows; any space that fits may be before the image."""
+    """Return random base addresses for an image's windows, and random unused space before its data.
+
+    The unused space may have any size that addresses and operands allow.
+    """
     rng = random.Random(seed)
     pages = ((1 << 32) - image.host.size) // HOST_PAGE_BYTES
     high = 1 << config.address_bits
@@ -46,14 +54,18 @@ def anywhere(config: Config, image: Image, seed: str) -> Place:
 
 
 def skipped_by(config: Config, cause: Fault, place: Place) -> int:
-    """Return the difference that moved windows make to the address of a fault of this cause."""
+    """Return the amount that unused space at a window's start adds to a fault's address.
+
+    The amount is in bytes for a fault of the host window, and in tiles for a fault of the weight
+    window. It is 0 for other causes.
+    """
     if cause in (Fault.HOST_WINDOW, Fault.FETCH_WINDOW):
         return place.skipped[0]
     return place.skipped[1] // config.tile_bytes if cause == Fault.WEIGHT_WINDOW else 0
 
 
 def moved_to(config: Config, image: Image, place: Place) -> Image:
-    """Return an image with its offsets moved for larger windows."""
+    """Return an image with operands `host` and `tile` that skip the unused space of `place`."""
     words: list[bytes] = []
     for start in range(0, len(image.program), INSTRUCTION_BYTES):
         entry, operands = decode(image.program[start : start + INSTRUCTION_BYTES])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions that plant a fault in a unit, for a run of the unit's own tests.
 
-The variable PLANTED_FAULT of the environment has the place of the fault in JSON. With "none" the
-unit becomes Verilog in the same way, without a fault.
+The environment variable PLANTED_FAULT has the place of the fault (a FaultPlace) in JSON. With
+"none", Yosys converts the unit to Verilog as for a fault, but plants none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ NO_SUCH_PLACE = "the unit as this test makes it has no such place"
 
 
 def asked_for(place: FaultPlace | None) -> dict[str, str]:
-    """Return the environment variable with which the units of tests have this fault."""
+    """Return the environment variable, with its value, that plants this fault in tested units.
+
+    Without a place, the variable's value is "none".
+    """
     return {_VARIABLE: json.dumps(asdict(place)) if place else _NONE}
 
 
@@ -36,7 +39,7 @@ def is_asked_for() -> bool:
 def planted_verilog(rtlil: str, top: str) -> str | None:
     """Return Verilog of a design with the fault that the environment requests.
 
-    Returns None if the design does not have the place of the fault.
+    Returns None if the design has no cell at the requested place.
     """
     chosen = os.environ[_VARIABLE]
     read = READ.format(top=top)

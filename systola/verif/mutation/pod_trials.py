@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The quick regression that a mutant of a pod has to survive.
 
-Its programs are random, some damaged, some abandoned. Short programs test the end of each core.
-Other trials have instructions over many lines and rows next to transfers, bus errors, and
-registers.
+A pod is several cores in a ring, and a mutant is a pod with one planted fault. The regression is a
+list of trials. Most trials run random programs, some with damaged instructions, some stopped before
+their end. Others test ways in which programs end, transfers to neighbours, bus errors, time-outs
+and registers.
 """
 
 from __future__ import annotations
@@ -42,21 +43,24 @@ from systola.verif.mutation.trial import MEMORIES, Facts, TrialOn
 TIMEOUT = 5_000
 """Value of BUS_TIMEOUT in cycles, more than any program needs on any of the memories."""
 STEPS = (3, 10, 25)
-"""Numbers of steps of a random program, for each core."""
+"""Possible lengths of a random program, as a number of calls of `PodWriter.step` for each core."""
 LOST = 24
-"""Number of programs that are abandoned at any time."""
+"""Number of trials in which a first program is stopped by SOFT_RESET after a random time."""
 TOGETHER = 8
-"""Number of successive programs that run with the same memories."""
+"""Number of successive programs that run on memories with the same latency and stalls."""
 TURNS = 20
-"""Number of times that sums go around the ring; each time they double."""
+"""Number of times that a core passes its sums on to a neighbour; each time the sums double."""
 SOON = 200
-"""Largest number of cycles of a program besides its wait for a neighbour."""
+"""Limit on a program's cycles, without the cycles in which the program waits for a neighbour."""
 
 PodTrial = TrialOn[PodSimulator]
 
 
 def pod_trials(design: PodDesign, seed: int, programs: int) -> list[PodTrial]:
-    """Return the directed trials and `programs` random trials, the most effective first."""
+    """Return the directed trials and `programs` random trials.
+
+    Trials that find the most mutants come first.
+    """
     rest = _random_trials(design, seed, programs)
     return [
         *islice(rest, TOGETHER),
@@ -91,7 +95,7 @@ def _random_trials(design: PodDesign, seed: int, programs: int) -> Iterator[PodT
 
 
 def _abandoned_trials(design: PodDesign, seed: int) -> Iterator[PodTrial]:
-    """Yield trials of programs ended by SOFT_RESET at any time, each followed by others."""
+    """Yield trials in which SOFT_RESET stops a program at a random time before another program."""
     for number in range(LOST):
         rng = random.Random(f"{seed} abandoned {number}")
         lost = random_pod(rng, design.config, design.cores, 20).images()
@@ -109,9 +113,10 @@ def _golden_trial(
     lost: Sequence[Image] = (),
     after: int = 0,
 ) -> PodTrial:
-    """Return a trial of programs with windows at random addresses, compared with the golden pod.
+    """Return a trial of one program for each core, compared with the golden model of the pod.
 
-    Before them, the programs in `lost` are started, and abandoned after `after` cycles.
+    The windows are at random addresses. If `lost` has programs, these first run for `after` cycles
+    and are then stopped.
     """
     rng = random.Random(name)
     pages = (1 << design.config.address_bits) // HOST_PAGE_BYTES
@@ -140,7 +145,10 @@ def _end_trial(config: Config, name: str, end: End) -> PodTrial:
 
 
 def _far_trials(design: PodDesign) -> Iterator[PodTrial]:
-    """Yield trials that send lines and sums from and to places with each address bit set."""
+    """Yield trials that send and receive lines and sums, with each address bit set in turn.
+
+    The addresses are lines of the unified buffer and rows of the accumulators.
+    """
     config = design.config
     lines, rows = config.buffer_lines, config.accumulator_rows
     line, short = _line(config), 8
@@ -184,12 +192,15 @@ def _images(design: PodDesign, text: str, seed: int) -> list[Image]:
 
 
 def _line(config: Config) -> str:
-    """Return the text of the operands of a copy of whole lines."""
+    """Return operands, in assembly text, with which a host transfer copies whole lines."""
     return f"stride={config.cols}, blocks=1, tail={config.cols}"
 
 
 def _sums_trial(design: PodDesign, seed: int) -> PodTrial:
-    """Return a trial of sums that go around the ring and grow until all of their bits matter."""
+    """Return a trial that passes sums from core to core until each bit of a sum has an effect.
+
+    Each time, a core adds the received sums to its own sums.
+    """
     line, rows = _line(design.config), 8
     text = [
         f"read_host_memory host=4096, buffer=0, rows={rows}, {line}",
@@ -232,7 +243,7 @@ def _time_out_trial(design: PodDesign) -> PodTrial:
 
 
 def _error_trial(design: PodDesign) -> PodTrial:
-    """Return a trial in which a bus error on a read of one core stops all cores, for each core."""
+    """Return a trial in which each core in turn gets a bus error, which must stop all cores."""
     text = "read_host_memory host=512, buffer=0, rows=1, stride=16, blocks=1, tail=4\nbarrier"
 
     def run(pod: PodSimulator, limit: int) -> Facts:
@@ -249,7 +260,10 @@ def _error_trial(design: PodDesign) -> PodTrial:
 
 
 def _register_trial(design: PodDesign) -> PodTrial:
-    """Return a trial of the pod's constant registers, and the writable registers on each page."""
+    """Return a trial of a pod's registers: constants, and writable bits.
+
+    The tested registers are the pod's own registers and each core's page of registers.
+    """
     constants = {
         PodRegister.ID: POD_IDENTITY,
         PodRegister.VERSION: VERSION,

@@ -13,19 +13,22 @@ from collections.abc import Iterable, Iterator
 from systola.verif.mutation.doubled import Bit, Cell, Module
 
 _BITWISE = re.compile(r"\$(not|pos|and|or|xor|xnor|mux|pmux|a?s?dffe?|sdffce|aldffe?)")
-"""Types of bitwise cells. A bit of their result depends on the same bit of the ports in _SIDES, and
-on all bits of other ports."""
+"""Types of Yosys cells that work bit by bit.
+
+Bit i of the result depends on bit i of the data inputs (_SIDES), and on all bits of other inputs.
+"""
 _SIDES = ("A", "B", "D", "AD")
 _UPWARDS = re.compile(r"\$(add|sub|neg|mul)")
-"""Types of arithmetic cells. A bit of their result depends on the inputs' same and lower bits."""
+"""Types of arithmetic Yosys cells. Bit i of the result depends on bits 0 to i of the inputs."""
 _READ, _WRITE = "$memrd_v2", "$memwr_v2"
 _MACRO = "sram_1r1w"
 
 
 def reaching(module: Module) -> set[Bit]:
-    """Return the bits of a module, in the form of Yosys' JSON, that may reach an output.
+    """Return the bits of a module on which an output of the module may depend.
 
-    A change of any other bit makes no difference.
+    A change of any other bit makes no difference at the outputs. Modules and bit numbers are as in
+    Yosys' JSON.
     """
     cells: dict[str, Cell] = module["cells"]
     drivers: dict[Bit, tuple[Cell, str, int]] = {}
@@ -77,7 +80,11 @@ def _inputs(cell: Cell) -> Iterator[tuple[str, list[Bit]]]:
 
 
 def _column(cell: Cell, ports: Iterable[str], i: int, width: int = 0) -> Iterator[Bit]:
-    """Yield bit `i` of each word (`width` bits) of inputs `ports`, and all bits of other inputs."""
+    """Yield the input bits of a cell on which bit `i` of its result depends.
+
+    An input in `ports` has words of `width` bits, and yields bit `i` of each word. If `width` is 0,
+    the input is a single word. Any other input yields all its bits.
+    """
     for port, bits in _inputs(cell):
         if port in ports:
             yield from bits[i :: width or len(bits)] if i < len(bits) else bits[-1:]

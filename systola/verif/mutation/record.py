@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of the verdicts on mutants, kept on disk, with figures and a page made from it."""
+"""The record of a campaign's verdicts on mutants, stored on disk, and its figures and page.
+
+A mutant is the machine or pod with one planted fault. Each mutant has a number."""
 
 from __future__ import annotations
 
@@ -31,15 +33,15 @@ class Record:
     mutants: Sequence[Mutant]
     verdicts: dict[int, Verdict] = field(default_factory=dict[int, Verdict])
     trials: dict[int, int] = field(default_factory=dict[int, int])
-    """Number of trials that each surviving mutant has survived, by its number."""
+    """Number of trials in the run that gave the verdict on a mutant, by the mutant's number."""
     proofs: dict[int, str] = field(default_factory=dict[int, str])
     """Module inside which a mutant is harmless, by the mutant's number; empty without a proof."""
     tested: dict[int, str] = field(default_factory=dict[int, str])
-    """Key of the units' tests that a mutant has survived, by the mutant's number."""
+    """Key, a hash of all unit tests' sources, with which a mutant survived, by mutant number."""
 
     @classmethod
     def of(cls, folder: Path, mutants: Sequence[Mutant], key: str) -> Record:
-        """Return the record for these mutants, with older verdicts stored under the same key."""
+        """Return the record for these mutants, with any entries stored earlier under this key."""
         record = cls(folder / f"{key}.jsonl", mutants)
         if record.path.exists():
             for line in record.path.read_text().splitlines():
@@ -54,19 +56,26 @@ class Record:
         return record
 
     def open(self, number: int, trials: int) -> bool:
-        """Return whether a run of `trials` trials may change the verdict on a mutant."""
+        """Return whether a run of `trials` trials may change the verdict on a mutant.
+
+        It may if the mutant has no verdict yet, or survived fewer trials. A mutant that is proven
+        harmless is not run again.
+        """
         known = self.verdicts.get(number)
         if known is None:
             return not self.proof(number)
         return known.how == "survived" and self.trials[number] < trials and not self.proof(number)
 
     def untested(self, number: int, tests: str) -> bool:
-        """Return whether the units' tests with this key may change the verdict on a mutant."""
+        """Return whether a run of the unit tests with the key `tests` may change a verdict.
+
+        It may if the mutant survives, is not proven harmless, and has not run these unit tests.
+        """
         survived = self.how(number) == "survived" and not self.proof(number)
         return survived and self.tested.get(number) != tests
 
     def unproven(self, number: int) -> bool:
-        """Return whether a proof that a mutant is harmless is worth a try."""
+        """Return whether a mutant survives, and no proof that it is harmless has been tried yet."""
         return self.how(number) == "survived" and number not in self.proofs
 
     def proof(self, number: int) -> str:
@@ -74,17 +83,20 @@ class Record:
         return self.proofs.get(number, "")
 
     def add(self, verdict: Verdict, trials: int) -> None:
-        """Add a verdict to the record."""
+        """Add the verdict of a run of `trials` trials to the record and its file."""
         self._take(verdict, trials)
         self._write({**asdict(verdict), "trials": trials})
 
     def add_proof(self, mutant: Mutant, within: str) -> None:
-        """Add a proof to the record; an empty module means that no proof was found."""
+        """Record that a mutant is proven harmless inside the module `within`.
+
+        If `within` is empty, record that a proof was tried and not found.
+        """
         self.proofs[mutant.number] = within
         self._write({"number": mutant.number, "within": within})
 
     def add_tested(self, number: int, tests: str) -> None:
-        """Note that a mutant has survived the units' tests with this key."""
+        """Record that a mutant has survived the unit tests with the key `tests`."""
         self.tested[number] = tests
         self._write({"number": number, "tests": tests})
 
@@ -97,21 +109,21 @@ class Record:
             file.write(json.dumps(entry) + "\n")
 
     def how(self, number: int) -> str:
-        """Return the verdict of the trials; a mutant proven harmless may have had no trial."""
+        """Return the verdict on a mutant, or "survived" if no trial of the mutant has run yet."""
         return self.verdicts[number].how if number in self.verdicts else "survived"
 
     def state(self, mutant: Mutant) -> str:
-        """Return the state of a mutant, one of the keys of `WHAT`."""
+        """Return the state of a mutant, such as "killed", "harmless" or "survived"."""
         how = self.how(mutant.number)
         return "harmless" if how == "survived" and self.proof(mutant.number) else how
 
     def counts(self, mutants: Sequence[Mutant] | None = None) -> dict[str, int]:
-        """Return the number of mutants in each state, by the keys of `WHAT`."""
+        """Return the number of mutants in each state, such as "killed"; by default, all count."""
         found = Counter(self.state(mutant) for mutant in mutants or self.mutants)
         return {what: found[what] for what in WHAT}
 
     def score(self) -> float:
-        """Return the share found by the regression, among mutants not known to be harmless."""
+        """Return the share of mutants that were found, out of all not proven harmless (0 to 1)."""
         counts = self.counts()
         found = counts["killed"] + counts[UNIT] + counts["slower"]
         return found / max(1, found + counts["survived"])
@@ -123,7 +135,7 @@ class Record:
         return f"{len(self.mutants)} mutants: {numbers}; {100 * self.score():.1f} % found"
 
     def figures(self) -> dict[str, Any]:
-        """Return a dictionary of the figures, and of the state of each mutant."""
+        """Return a dictionary for JSON: the campaign's figures, and the state of each mutant."""
         return {
             "mutants": len(self.mutants),
             **self.counts(),
@@ -141,7 +153,7 @@ class Record:
         }
 
     def page(self, seed: int) -> str:
-        """Return a page of text with the figures and the surviving mutants."""
+        """Return a Markdown page with figures, and lists of the surviving and slower mutants."""
         lines = ["# Mutants", "", f"SEED={seed}. {self.summary()}.", "", "| | mutants | |"]
         lines.append("| --- | --- | --- |")
         lines += [f"| {what} | {n} | {WHAT[what]} |" for what, n in self.counts().items()]

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials (runs for mutants) of disturbances during a program: errors, silence, resets, writes."""
+"""Trials (runs for mutants) in which a program is disturbed.
+
+Disturbances are bus errors, a memory that does not answer (silence), resets, and register writes.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +40,14 @@ from systola.verif.regress.check import Pair
 from systola.verif.regress.disturbances import DISTURBANCES
 
 LATE = (0x3F0, 0x555)
-"""Numbers of instructions before a failing instruction. Together the numbers have a 1 in many bits
-of the register FAULT_PC.
+"""Numbers of instructions that run before a failing instruction.
+
+FAULT_PC shows such a number. Between them, the numbers set many bits of FAULT_PC to 1.
 """
 FAR = 0x1_0003
-"""Number of instructions before a failing copy, with a bit above the bits of LATE."""
+"""Number of instructions that run before a failing transfer. It sets bit 16 of FAULT_PC to 1."""
 DISTURBED = 24
-"""Number of programs in which a disturbance comes while they run."""
+"""Number of random programs that are disturbed while they run."""
 
 
 def stop_trials(config: Config, seed: int) -> Iterator[Trial]:
@@ -55,9 +59,9 @@ def stop_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 class _Unfilled(Pair):
-    """A pair of machine and golden model for programs that read only memory that they have written.
+    """A pair of machine and golden model that does not fill the memories before the first program.
 
-    Unlike other pairs, it need not fill the memories first.
+    It suits programs that read only memory that they have written before.
     """
 
     def fill(self) -> str | None:
@@ -66,7 +70,10 @@ class _Unfilled(Pair):
 
 
 def _disturbed_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Yield trials of programs with a disturbance, of each kind in turn."""
+    """Yield trials of random programs with a disturbance; a program without one follows each.
+
+    The kinds of disturbances take turns.
+    """
     kinds = list(DISTURBANCES.items())
     for number in range(DISTURBED):
         kind, disturb = kinds[number % len(kinds)]
@@ -84,14 +91,18 @@ def _disturbed_trials(config: Config, seed: int) -> Iterator[Trial]:
             assert problem is None, problem
             return (pair.totals.cycles,)
 
-        # The last of MEMORIES is left out: its latency may exceed the time-out of `silence`.
+        # The slowest memory, the last of MEMORIES, is left out. Its latency may exceed the time-out
+        # that the disturbance `silence` sets.
         yield Trial(f"{kind} {number}", MEMORIES[number // 2 % (len(MEMORIES) - 1)], run)
         again = random_program(config, f"{seed} after {kind} {number}")
         yield program_trial(config, f"after {kind} {number}", again, number // 2)
 
 
 def _long_time_outs() -> Trial:
-    """Return a trial in which each single bit of BUS_TIMEOUT keeps the machine waiting."""
+    """Return a trial of the bits 9 to 31 of BUS_TIMEOUT, one at a time, with a silent memory.
+
+    With any of these bits set, the machine must still wait after 400 cycles.
+    """
     image = make_image([encode(Opcode.HALT)], host=np.zeros(HOST_PAGE_BYTES, np.uint8))
 
     def run(machine: Simulator, limit: int) -> Facts:
@@ -111,7 +122,10 @@ def _long_time_outs() -> Trial:
 
 
 def _bus_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Yield trials of bus errors and abandoned programs; a program that must run follows each."""
+    """Yield trials of bus errors, silent memories, and programs stopped at a fixed time.
+
+    A further program follows most of them, and must run as usual.
+    """
     image = busy_program(config, seed)
     after = [random_program(config, f"{seed} after {number}") for number in range(3)]
 
@@ -133,7 +147,8 @@ def _bus_trials(config: Config, seed: int) -> Iterator[Trial]:
 
     for number, error in enumerate((*BUS_ERRORS, *errors_at_the_end(config))):
         for soft in (False, True):
-            # The time from the end of a failing transfer to its tag depends on the memory.
+            # Each error runs on each memory, since the time from the end of a failing transfer to
+            # its Debug_Tag depends on the memory.
             for memory in range(len(MEMORIES)):
                 yield error_trial(image, error, MEMORIES[memory], soft=soft)
             yield follower("a bus error", number)
@@ -170,7 +185,10 @@ def _stopped(
     *,
     bus_timeout: int = 0,
 ) -> Callable[[Simulator, int], Facts]:
-    """Return a function that runs a program which `cause` stops, and then calls `then`."""
+    """Return a trial's function: it runs a program that an error or silence (`cause`) stops.
+
+    The function checks the fault, and then calls `then`, such as a reset, on the machine.
+    """
 
     def run(machine: Simulator, limit: int) -> Facts:
         result = machine.run(image, limit=limit, bus_timeout=bus_timeout, **cause.memories)

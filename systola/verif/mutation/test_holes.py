@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults that a campaign has once left, each with the trials that were written for it.
+"""Test of holes: faults that an earlier mutation campaign did not find.
 
-docs/mutants.md has their story. They are planted in the machine of the campaigns, since a smaller
-machine lacks the bits.
+Trials were later written for each hole, as docs/mutants.md describes. The faults are planted in the
+campaigns' machine, since a smaller machine lacks some of the faulty bits.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _STEP = _MATRIX["walk"].shape["step"]
 
 
 def _named(module: Module, name: str) -> str:
-    """Return the cell that is the unit `name`."""
+    """Return `name`, after a check that a cell of the module has this name."""
     assert name in module["cells"]
     return name
 
 
 def _written(module: Module, _: str) -> str:
-    """Return the cell that writes the only memory of a module."""
+    """Return the name of the module's only cell that writes a memory."""
     (found,) = (name for name, cell in module["cells"].items() if cell["type"] == "$memwr_v2")
     return found
 
 
 def _reset_of(module: Module, name: str) -> str:
-    """Return the multiplexer that resets the register `name`."""
+    """Return the name of the multiplexer cell that resets the register `name`."""
     bits = module["netnames"][name]["bits"]
     register = _with(module, "Q", bits)
     return next(
@@ -52,7 +52,7 @@ def _reset_of(module: Module, name: str) -> str:
 
 
 def _with(module: Module, port: str, bits: list[Any]) -> Cell:
-    """Return the cell with these bits at a port."""
+    """Return the module's first cell that has the bits `bits` at the port `port`."""
     return next(c for c in module["cells"].values() if c["connections"].get(port) == bits)
 
 
@@ -84,12 +84,16 @@ HOLES = {
         "after lines",
     ),
 }
-"""For each hole: module, how its cell is found, port, mode, bit and control bit, and its trials."""
+"""Place of the fault for each hole, by the hole's name.
+
+A place has: module, function that finds the cell and its argument, port, mode, bit, control bit.
+The last item is a text that is in the names of the trials written for the hole.
+"""
 
 
 @pytest.mark.thorough
 def test_holes(tmp_path):
-    """The trials pass without a fault, and each fault fails one of those written for it."""
+    """Check that all trials pass without a fault, and each fault fails one of its own trials."""
     script = READ.format(top=MACHINE.top) + "write_json design.json\n"
     run_script(MACHINE.rtlil, script, tmp_path, "reading the machine")
     modules = json.loads((tmp_path / "design.json").read_text())["modules"]

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of mutation testing by a small campaign: mutants to find, harmless mutants, no fault."""
+"""Tests of mutation testing, by a small campaign on a machine with a 2 x 2 array.
+
+The campaign has mutants that must be found, harmless mutants, and the machine without a fault.
+"""
 
 import pytest
 
@@ -21,7 +24,7 @@ CONFIG = Config(
     rows=2,
     cols=2,
     columns_per_stage=1,
-    buffer_lines=1 << 15,  # so large that the banks are macros
+    buffer_lines=1 << 15,  # so many lines that the buffer's banks are memory macros
     accumulator_rows=64,
     parameter_entries=16,
     tables=1,
@@ -46,13 +49,17 @@ FOUND = [
 ]
 """Faults that no regression may miss: module, cell, port, bit and mode."""
 HARMLESS = [(_TOP, "registers", "bus__awaddr", 0, "inv"), (_TOP, "core", "bus__bid", 0, "inv")]
-"""Harmless faults: an address bit below a register's word, and an ID that all writes share."""
+"""Harmless faults, in the same form as FOUND.
+
+One fault is in an address bit that selects a byte within a register's word, which has no effect.
+The other fault is in the ID of a write, which is the same for all writes.
+"""
 OTHERS = 8
 PROGRAMS = 12
 SEED = 1
-"""Seed of the faults and programs. The number of found faults depends on it.
+"""Seed of the random faults and programs of these tests.
 
-`make mutate` takes another seed each time.
+The number of found faults depends on the seed. `make mutate` takes another seed each time.
 """
 
 
@@ -75,9 +82,9 @@ def mutants():
 
 @pytest.fixture(scope="module")
 def course(mutants):
-    """Return a Course with the trials that find the faults FOUND, and no other trials.
+    """Return a Course: the simulator with all mutants, and the trials that find the faults FOUND.
 
-    All trials of the quick regression would take a quarter of an hour.
+    It leaves out other trials of the quick regression, which takes a quarter of an hour.
     """
     library = mutated_library(MACHINE, mutants, optimise="-O0")
     trials = [
@@ -89,9 +96,13 @@ def course(mutants):
 
 
 @pytest.mark.thorough
-@pytest.mark.exhaustive  # only this test needs the simulator with all mutants
+@pytest.mark.exhaustive  # this test runs each mutant on all trials of the course
 def test_verdicts(course, mutants, tmp_path):
-    """Check that trials find all faults of FOUND, no harmless fault and none in a good machine."""
+    """Check verdicts: all faults of FOUND are found, and a quarter of the random faults.
+
+    No harmless fault is found, and the machine without a fault passes. A record that is read from
+    its file again is the same.
+    """
     record = Record.of(tmp_path, mutants, "small")
     for verdict in course.judge_all([0, *(mutant.number for mutant in mutants)], 1):
         if verdict.number == 0:
@@ -114,7 +125,7 @@ def test_a_wrong_result_is_told(course):
 
 @pytest.mark.thorough
 def test_proofs(mutants, tmp_path):
-    """Check that only the harmless mutant of two known mutants is proven harmless."""
+    """Check one mutant of FOUND and one of HARMLESS: only the second is proven harmless."""
     tried = {}
     chosen = [mutants[0], mutants[len(FOUND)]]
     harmless(
@@ -130,16 +141,16 @@ def test_proofs(mutants, tmp_path):
 
 @pytest.mark.thorough
 def test_dead(mutants, tmp_path):
-    """Check that, of known mutants, only mutants of a bit without a reader are found dead."""
+    """Check that `dead`, which finds faults in bits that no logic reads, returns only HARMLESS."""
     known = mutants[: len(FOUND) + len(HARMLESS)]
     assert dead(MACHINE, known, tmp_path) == known[len(FOUND) :]
 
 
 def test_reaching():
-    """Check the bits that reach an output, by a module with an adder, a choice, and a memory.
+    """Check which bits of a small module reach its output.
 
-    The module uses the upper half of a sum, one bit of a register and of a memory, and all bits of
-    a choice.
+    The output is one bit of a sum and one bit of a multiplexer. The multiplexer takes one bit of a
+    register, and the register takes one bit of a memory.
     """
     adder = {"A": "input", "B": "input", "Y": "output"}
     chooser = {"A": "input", "B": "input", "S": "input", "Y": "output"}
@@ -166,7 +177,10 @@ def test_reaching():
 
 
 def test_doubled():
-    """Check the doubled netlist of two gates and a register, with the fault in the first gate."""
+    """Check the doubled netlist, with and without a fault, of two gates and a register.
+
+    The fault is in the first gate.
+    """
     gate = {"A": "input", "B": "input", "Y": "output"}
     register = {"CLK": "input", "D": "input", "Q": "output"}
 

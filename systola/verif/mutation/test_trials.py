@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that a design without a fault passes all trials, and takes the same cycles a second time.
+"""Tests that a machine and a pod, each without a fault, pass all trials of their regressions.
 
-The designs are a machine and a pod.
+A second run of the trials must take the same cycles as the first.
 """
 
 import pytest

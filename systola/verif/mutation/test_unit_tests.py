@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that faults of the machine are found in its units, and by the units' tests."""
+"""Tests that a fault of the whole machine can be planted in a single unit, and fails its tests.
+
+A fault is planted in one cell of the machine. A unit that is built alone has the same cell under
+another name. A FaultPlace describes the cell, so that the cell can be found there."""
 
 from dataclasses import replace
 
@@ -47,15 +50,15 @@ def design(**modules):
 
 
 def place(**cells):
-    """Return the place of a fault in the second of two adders."""
+    """Return the FaultPlace of a fault in the second of two adders; `cells` are further cells."""
     whole = {"tpu.core$3.adder": {"cells": {"$1": cell("$add"), "$2": cell("$add"), **cells}}}
     return FaultPlace.of(mutant("tpu.core$3.adder", "$2"), whole)
 
 
 def test_the_same_cell_of_as_many():
-    """Check that a fault's place finds the same cell in a unit, although the cell has another name.
+    """Check that a FaultPlace finds its cell in a unit, where the cell has another name.
 
-    The unit also has other cells.
+    Further cells in the module, of another type or from another source line, have no influence.
     """
     found = place(other=cell("$sub"), elsewhere=cell("$add", source="hdl/adder.py:8"))
     unit = design(unit={"$7": cell("$sub"), "$8": cell("$add"), "$9": cell("$add")})
@@ -76,7 +79,10 @@ def test_another_unit_has_no_such_place(cells):
 
 
 def test_cells_without_a_source_are_those_of_the_same_file():
-    """Check that cells without a source line match by file, as other modules may have as many."""
+    """Check that a cell without a source line is found only in a module from the same source file.
+
+    Another module with as many cells of this type is not taken.
+    """
     nameless = {"$p1": cell("$mux", source=""), "$p2": cell("$mux", source="")}
     whole = {"tpu.adder": {"cells": {"$1": cell("$add"), **nameless}}}
     found = FaultPlace.of(mutant("tpu.adder", "$p2"), whole)
@@ -93,7 +99,10 @@ def test_a_module_of_the_same_name_goes_first():
 
 
 def test_modules_in_modules_are_known_by_their_names():
-    """Check that a submodule is found by its name, under any name of the module around it."""
+    """Check that a cell that instantiates a submodule is found by the submodule's own name.
+
+    The name of the module around the submodule may differ.
+    """
     whole = {"tpu.core": {"cells": {"x": cell("tpu.core.adder$12")}}}
     found = FaultPlace.of(mutant("tpu.core", "x"), whole)
     assert found.among_modules(design(unit={"y": cell("unit.adder$3")})).cell == "y"
@@ -111,7 +120,10 @@ def test_the_file_that_most_of_a_module_comes_from():
 
 
 def test_planted_verilog(monkeypatch):
-    """Check a unit's Verilog with a fault, without a fault, and for a fault that the unit lacks."""
+    """Check a unit's Verilog with a fault and without.
+
+    For a fault in a cell that the unit does not have, there is no Verilog.
+    """
     adder = FaultPlace("adder", "adder", "$add", SOURCE, 0, 1, 2, "Y", 1, "const1", 0)
     found = []
     for chosen in (None, adder, replace(adder, width=3)):
@@ -125,7 +137,7 @@ def test_planted_verilog(monkeypatch):
 
 @pytest.mark.thorough
 def test_verdicts():
-    """Check verdicts on a fault inside a unit, and on a fault between units, which no unit has."""
+    """Check that unit tests find a fault inside a unit, but no fault in wires between units."""
     tests = UnitTests(MachineDesign(preset("tiny")), 1)
     modules = {source_file(module): name for name, module in tests.modules.items()}
     watchdog = modules["bus_watchdog"]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trial that a mutant has to survive: a run with an expected result.
+"""A trial: a run on a machine or pod with a planted fault (a mutant), and the expected result.
 
-The expected result comes from the golden model and from the text of registers and faults. Cycles
-are compared with the machine without a fault, since the regression also checks cycles. A difference
-in cycles alone has a verdict of its own.
+A trial that fails has found the fault. The expected result comes from the golden model and from the
+documents on registers and faults. The expected cycles come from a run without a fault. If only the
+cycles differ, the verdict on the mutant is "slower".
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ PATIENCE = 400
 
 
 Facts = tuple[int, ...]
-"""Cycle numbers of a trial: in total, in each class of the counters, and at each tag."""
+"""Cycles of a trial: in total, in each class of the counters, and from START to each Debug_Tag.
+
+A trial may leave out classes and tags.
+"""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class TrialOn(Generic[M]):
     name: str
     memory: tuple[int, float]
     run: Callable[[M, int], Facts]
-    """Function that runs the trial with a design and a limit of cycles."""
+    """Function that runs the trial on a simulator, with a limit in cycles."""
 
 
 Trial = TrialOn[Simulator]
@@ -62,10 +65,11 @@ def survive(
     trials: Sequence[TrialOn[M]],
     usual: Sequence[Facts] | None,
 ) -> tuple[list[Facts], str | None]:
-    """Run the trials on a design, without a reset between trials with the same memories.
+    """Run trials on a simulator of a design with the fault number `fault`, where 0 plants no fault.
 
-    Returns the trials' cycles, and the name of the first trial with cycles that are not `usual`.
-    Raises Differs at the first trial that finds an error.
+    Successive trials with the same memories share a simulator, without a reset between them.
+    Returns the cycles of each trial, and a message about the first trial with other cycles than
+    `usual`. Raises Differs at the first trial with a wrong result.
     """
     facts: list[Facts] = []
     late: str | None = None
@@ -103,10 +107,10 @@ def program_trial(
     place: Place | None = None,
     bus_timeout: int = 0,
 ) -> Trial:
-    """Return a trial of an image, with the golden model's result as expectation.
+    """Return a trial of an image that expects the golden model's result.
 
-    The golden model's run must end in one of the faults `ends`. For another place on the bus, the
-    host and weight offsets in the machine's instructions are changed.
+    The golden model's run must end in one of the faults `ends`. With a `place`, the image lies
+    elsewhere in its windows, and the machine's instructions get other host and weight offsets.
     """
     expected = image.host.copy()
     outcome = Machine(config).run(expected, image.weights, image.program_offset)
@@ -132,5 +136,5 @@ def program_trial(
 
 
 def facts_of(result: RunResult) -> Facts:
-    """Return the cycles of a run, in total, by class, and of its tags."""
+    """Return the cycles of a run: in total, in each class, and from START to each Debug_Tag."""
     return (result.cycles, *result.counters.values(), *(cycle for cycle, _ in result.tags))

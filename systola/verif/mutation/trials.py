@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The quick regression that a mutant has to survive.
+"""The quick regression: trials that search for the planted fault of a mutant.
 
-Random programs reach most of the machine. The rest is reached by trials in groups:
+Random programs reach most of the machine. Groups of other trials reach the rest (in brackets: names
+of trials, or the module that makes them):
 
-- numbers next to the middle between two results (rounding)
-- jumps to instructions that have to be fetched again (loops)
-- operands of windows (windows), taps far apart (sparse) and outside (paddings)
-- counts (counts), a single bit of a product (single_bits)
-- places in the lists of instructions under way (orders)
-- sizes and places (limits, lengths, places), registers, and disturbances (stops)
+- numbers next to the middle between two results of a rounding (sums, scales)
+- jumps back to instructions that have to be fetched again (loops)
+- windows of all sizes (windows), with taps far apart (sparse) or outside the map (paddings)
+- operands in which each bit of sizes, addresses and counts has an effect (limits.py)
+- pairs of instructions of which the second waits for the first, anywhere in the lists of
+  instructions under way (_order_trials)
+- long transfers (lengths.py), addresses with any bit set (places.py)
+- registers, and disturbances such as bus errors (stops.py)
 
-No trial reaches bits that need more than CYCLE_LIMIT cycles of a program. Such bits are the upper
-half of the counters of cycles on their way to the registers, and of the cycles in the trace. Others
-are in numbers of instructions beyond 2^17, and in totals of weight tiles that exceed the largest
-Read_Weights. Mutants of these bits count as survivors.
+No trial reaches bits that are 1 only after more than CYCLE_LIMIT cycles of a program. They are
+the upper half of the cycle counters and of the cycles in the trace. Others are the upper bits of
+instruction numbers, above 2^17, and of totals of weight tiles above the largest Read_Weights. So
+mutants of all these bits survive.
 """
 
 from __future__ import annotations
@@ -60,30 +63,33 @@ WINDOWS = 12
 SPARSE = 12
 """Number of programs with windows that have taps far apart."""
 PADDINGS = 12
-"""Number of programs with windows next to lines that are being written."""
+"""Number of programs with windows next to lines that another instruction is writing."""
 LARGE = 20
 """Number of programs with instructions over many lines."""
 LONG = 4
-"""Number of programs in which the queues of the units are fuller than in other programs."""
+"""Number of programs of 90 instructions, which fill the units' queues more than other programs."""
 CROWDED = 80
-"""Number of programs with instructions that wait for one another."""
+"""Number of crowded programs: short programs with many instructions that wait for one another."""
 CROWD = 32
-"""Largest number of lines, rows and entries that a crowded program uses."""
+"""Number of lines, of rows and of entries that a crowded program uses at most."""
 ORDERS = 12
-"""Number of programs for each pair of instructions that wait for one another."""
+"""Number of programs for each pair of instructions of which the second waits for the first."""
 MOVED = 40
-"""Number of programs with two waiting instructions at addresses that may have any bit set."""
+"""Number of crowded programs that are moved to random addresses in the memories on the chip."""
 
 
 def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
-    """Return the directed trials and `programs` random trials, the most effective first."""
+    """Return the directed trials and `programs` random trials.
+
+    Trials that find the most mutants come first.
+    """
 
     def written(
         name: str, write: Callable[[Config, str], Image], count: int, together: int, **how: int
     ) -> Iterator[Trial]:
-        """Yield trials of `count` programs of a kind, at any place on the bus.
+        """Yield trials of `count` programs of a kind, with windows at random bus addresses.
 
-        `together` successive programs share memories.
+        Each `together` successive programs run on memories with the same latency and stalls.
         """
         for number in range(count):
             image = write(config, f"{seed} {number}")
@@ -111,7 +117,7 @@ def quick_trials(config: Config, seed: int, programs: int) -> list[Trial]:
     trials += _order_trials(config, seed)
     trials += written("moved", moved_program, MOVED, 8)
     trials += written("crowded", crowded_program, CROWDED, 16)
-    # The bus time-out is on here: it must not count the long times of work without a transfer.
+    # BUS_TIMEOUT is set here, to check that it does not end a long computation without a transfer.
     trials += written("large", large_program, LARGE, 4, bus_timeout=PATIENCE)
     trials += written("long", long_program, LONG, 1)
     trials += register_trials(config)
@@ -145,7 +151,7 @@ def random_trials(config: Config, seed: int, programs: int) -> Iterator[Trial]:
 
 
 def register_trials(config: Config) -> list[Trial]:
-    """Return trials of registers alone: constants, writable bits, values after a reset."""
+    """Return trials of registers, without a program: constants, writable bits, reset values."""
     constants = {
         Register.ID: IDENTITY,
         Register.VERSION: VERSION,

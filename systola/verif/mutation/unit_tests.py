@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs of the units' own tests on mutants that survive the trials of the whole design.
 
-A fault is planted in a unit as its own tests build it, where the same lines of the source make the
-same cell (systola.verif.mutation.fault_place). The fault is found if the tests fail. Tests of the
-unit with the fault come first, then tests of the units around it. They end with the first file in
-which all tests have passed with the fault.
+A unit's tests build the unit alone. There, the fault is planted in the cell that comes from the
+same source line as in the whole design (systola.verif.mutation.fault_place). A test that fails has
+found the fault. Tests of the faulty unit run first, and then tests of the units that contain this
+unit. The run stops at the first test file with a failure, or at the first file in which all tests
+have passed with the fault.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ _FOLDER = PACKAGE / "verif" / "units"
 UNIT = "found in a unit"
 """Verdict on a mutant that a unit's own tests have found."""
 _SLOWER = 4
-"""A test hangs if it takes longer than a minute and this factor of its time without a fault."""
+"""Factor in the time limit of tests: a minute, and this many times their time without a fault.
+
+Tests that exceed the limit count as hanging.
+"""
 _FAILED = 1
 """Exit status of pytest after a failed test."""
 _SIGN = "TestFailure"
@@ -45,7 +49,7 @@ class UnitTestsFail(Exception):
 
 
 class UnitTests:
-    """A runner of the tests of the units of a design."""
+    """A runner that runs the unit tests of a design with planted faults."""
 
     def __init__(self, design: Design[M], seed: int):
         self._seed = seed
@@ -55,21 +59,22 @@ class UnitTests:
         self._locks: defaultdict[str, Lock] = defaultdict(Lock)
 
     def key(self) -> str:
-        """Return a key (a hash) that changes with any test of a unit."""
+        """Return a hash of all unit tests, which changes if the source of any unit test changes."""
         return content_key(*sorted(file.read_text() for file in _FOLDER.rglob("*.py")))
 
     def judge_all(
         self, mutants: Sequence[Mutant], jobs: int, shown: Callable[[str], None]
     ) -> Iterator[tuple[int, Verdict | None]]:
-        """Yield the number of each mutant, with a verdict if the mutant is found, else None.
+        """Run the unit tests on each mutant, and yield its number and a verdict.
 
-        `shown` gets a line about each step. Raises UnitTestsFail if tests fail without a fault.
+        The verdict is None if the mutant is not found. `jobs` mutants run at a time. The function
+        `shown` gets progress messages. Raises UnitTestsFail if tests fail without a fault.
         """
         with ThreadPoolExecutor(jobs) as pool:
             yield from pool.map(lambda mutant: self._judge(mutant, shown), mutants)
 
     def tests_for(self, mutant: Mutant) -> list[str]:
-        """Return the names of the tests of the fault's unit and of the units around it."""
+        """Return the test files, by name, of the faulty unit, then of the units that contain it."""
         module, tests = mutant.module, list[str]()
         while module:
             found = _FOLDER.rglob(f"test_{source_file(self.modules[module])}.py")
@@ -78,7 +83,7 @@ class UnitTests:
         return tests
 
     def _limit(self, test: str, shown: Callable[[str], None]) -> float:
-        """Return the seconds that the tests in a file may take, by a first run without a fault."""
+        """Return the time limit of a test file in seconds, after a first run without a fault."""
         with self._locks[test]:
             if test not in self._seconds:
                 started = time.monotonic()
@@ -108,9 +113,9 @@ class UnitTests:
     def _run(
         self, test: str, place: FaultPlace | None, limit: float | None
     ) -> tuple[int | None, str]:
-        """Run the tests in a file, and return their exit status and output.
+        """Run the tests in a file with a planted fault, and return pytest's exit status and output.
 
-        The status is None if the tests hang.
+        The status is None if the tests exceed `limit` seconds.
         """
         file = str(PACKAGE / "verif" / f"{test}.py")
         environment: Mapping[str, str] = {

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make nightly`: random programs of every kind and tests, with a fresh seed, and a history.
 
-Each part runs to its end, whether others have failed or not. The run gets a row in history.jsonl,
-which docs/trust.md shows. The exit status is 1 where a part has failed.
+A part is the random programs of one kind, or the tests. All parts run, even if a part fails. The
+nightly run gets a line in history.jsonl, and docs/trust.md shows all lines as a table. The exit
+status is 1 if a part has failed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ _SEEDS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a nightly run: `python -m MODULE ARGUMENTS`; the command `repeat` repeats it."""
+    """A part of a nightly run, which runs `python -m MODULE ARGUMENTS`.
+
+    `repeat` is the command, such as `make regress ...`, with which a user repeats the part.
+    """
 
     name: str
     module: str
@@ -54,7 +58,7 @@ def parts(seed: int, programs: int) -> list[Part]:
 
 
 def run(chosen: Sequence[Part], seed: int, history: Path = HISTORY) -> Night:
-    """Run the chosen parts, add the nightly run to the history, and return its row."""
+    """Run the chosen parts, add an entry for this run to the history, and return the entry."""
     started = time.monotonic()
     results: dict[str, str] = {}
     failed: list[str] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The history of `make nightly`: one run a line in history.jsonl, and the page's table."""
+"""The history of `make nightly`: a line for each run in history.jsonl, and a table for a page."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ class Night:
 
     date: str
     commit: str
-    """The commit of the tested sources, with " with changes" if they differed from it."""
+    """The commit of the tested sources, followed by " with changes" for uncommitted changes."""
     seed: int
     seconds: int
     results: dict[str, str]
-    """The last line that each part printed, by the part's name."""
+    """The last line that each part of the run printed, by the part's name."""
     failed: list[str]
-    """The commands that repeat the parts that failed."""
+    """The commands, such as `make regress ...`, that repeat the failed parts of the run."""
     cause: str = ""
-    """The reason of the failures and how it was mended, which a person writes after the run."""
+    """The cause of the failures and its repair, as text that a person adds to history.jsonl."""
 
 
 def stored(path: Path = HISTORY) -> list[Night]:
-    """Return the stored runs, the oldest first, an empty list without a file."""
+    """Return the stored nightly runs, the oldest first; an empty list if there is no file."""
     if not path.exists():
         return []
     return [Night(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def store(night: Night, path: Path = HISTORY) -> None:
-    """Add a run at the end of the history."""
+    """Add a nightly run as the last line of the history file."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(night)) + "\n")
 
@@ -59,7 +59,7 @@ def shown(nights: list[Night]) -> str:
 
 
 def _counts(results: dict[str, str]) -> str:
-    """Return the sums of the parts' counts, such as "8 programs, 900 cycles"."""
+    """Return the counts in the parts' result lines, added up, such as "8 programs, 900 cycles"."""
     sums: Counter[str] = Counter()
     for text in results.values():
         for count in text.partition(":")[0].partition(" with ")[0].split(", "):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that `make nightly` runs all its parts, notes failed parts, and keeps a history."""
+"""Tests that `make nightly` runs all its parts, records failed parts, and keeps a history."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from systola.verif.regress.cases import KINDS
 
 
 def test_parts():
-    """Check the parts of a nightly run: every kind of program, and tests, with its seed."""
+    """Check that a nightly run has a part for every kind of program, and one for tests.
+
+    All parts have the run's seed.
+    """
     found = parts(77, 3)
     assert [part.name for part in found] == [*KINDS, "tests"]
     assert all("77" in part.arguments and "SEED=77" in part.repeat for part in found)
 
 
 def test_a_night(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    """Check that all parts run even if one fails, and that the failed part's command is noted."""
+    """Check that all parts run even if a part fails, and that the failed command is recorded."""
     good = Part("good", "platform", (), "make good")
     bad = Part("bad", "systola.verif.regress", ("--kind", "none"), "make bad SEED=5")
     history = tmp_path / "history.jsonl"

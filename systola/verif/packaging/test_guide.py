@@ -38,7 +38,7 @@ def run_example(
     verilog: str,
     top: str,
 ) -> None:
-    """Run the cocotb tests of an example, as a module `name` in `folder`."""
+    """Write the example's source as the module `name` in `folder`, and run its cocotb tests."""
     (folder / f"{name}.py").write_text(example)
     path = os.environ.get("PYTHONPATH")
     monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep + path if path else ''}")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of Control-C and kill during a build: no traceback, and no files left for ever."""
+"""Tests of Control-C and kill while `tpu` builds a simulator: no traceback is printed.
+
+Files that a killed build leaves are removed by `tpu cache clear`."""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from systola.sim.design import verilog_of
 
 
 def command(*words: str, root: Path) -> subprocess.Popen[str]:
-    """Start `tpu` in a group of processes of its own, as a shell would start it."""
+    """Start the command `tpu` in a new process group, as a shell does, with builds in `root`."""
     return subprocess.Popen(
         [sys.executable, "-m", "systola.cli.main", *words],
         env={**os.environ, "SYSTOLA_BUILD": str(root)},
@@ -27,7 +29,7 @@ def command(*words: str, root: Path) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # A test run in the background inherits a SIGINT that is ignored.
+        # If the tests run in the background, they ignore SIGINT. `tpu` must not inherit this.
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
 

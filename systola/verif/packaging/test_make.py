@@ -38,8 +38,8 @@ from systola.verif.kit.checkout import ROOT
     ],
 )
 def test_mistakes(arguments: str, says: str) -> None:
-    # make's own variables are left out, since make may have started these tests. The rest of the
-    # environment stays as it is.
+    # If `make test` has started these tests, its variables would change the inner make, so they are
+    # removed from the environment.
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
     tools = ["BIN=" + str(Path(sys.executable).parent), "--old-file=.venv/ready"]
     done = subprocess.run(
@@ -53,5 +53,5 @@ def test_mistakes(arguments: str, says: str) -> None:
     assert done.stdout == ""
     lines = [line for line in done.stderr.splitlines() if line]
     assert says in lines[0]
-    # Only make's own report that a command has failed may follow.
+    # After the line that names the mistake, only make's report of a failed command may follow.
     assert all(line.startswith("make: ***") for line in lines[1:])

@@ -37,14 +37,14 @@ FOR_DEVELOPERS = {
     Path("systola/models/training_data.py"),
     # This file is used only after interpreters.py has found LiteRT.
     Path("systola/compiler/cut/tflite_source.py"),
-    Path("systola/torch.py"),  # imports PyTorch, which its users have
-    Path("systola/runtime/interpreters.py"),  # runs parts of networks on the host
-    Path("systola/runtime/engine.py"),  # runs clusters; the error names the missing package
+    Path("systola/torch.py"),  # imports PyTorch; users of this file have installed it
+    Path("systola/runtime/interpreters.py"),  # imports LiteRT for the parts that run on the host
+    Path("systola/runtime/engine.py"),  # imports Dask for clusters; an error names a missing Dask
     Path("systola/runtime/litert.py"),
     Path("systola/runtime/serial_port.py"),
     Path("systola/sim/runner.py"),
     Path("systola/training/keras_file.py"),
-    Path("systola/training/weight_files.py"),  # reads .h5 files; the error names h5py
+    Path("systola/training/weight_files.py"),  # imports h5py; an error names a missing h5py
     Path("systola/views/plots.py"),
 }
 """Files outside verif/ that may import packages which are not dependencies of `tpu`.
@@ -58,7 +58,7 @@ MACHINE_PATH = re.compile(rb"(?<![\w.)}])/(?:home|root|work|Users)/\w+")
 def repository_files() -> Iterator[Path]:
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if name not in NOT_SOURCE | {"systola.egg-info"}]
-        # The names include .git, which is a file in a git work tree.
+        # NOT_SOURCE has .git, which is a folder in a clone but a file in a git work tree.
         yield from (Path(folder, name) for name in names if name not in NOT_SOURCE)
 
 
@@ -95,9 +95,9 @@ def packages() -> list[str]:
 
 
 def test_imports_are_declared() -> None:
-    """Check that pyproject.toml lists every package that the commands of `tpu` import.
+    """Check that the dependencies in pyproject.toml have every package that `tpu` imports.
 
-    Other tests run with the extras installed and would not miss a dependency.
+    Other tests run with all extra packages installed, so they cannot find a missing dependency.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     declared = distribution_names(project["project"]["dependencies"])
@@ -116,13 +116,13 @@ LOCKED = {
     "requirements/site.lock": ("site",),
     "requirements/synth.lock": ("dependencies", "synth"),
 }
-"""Lock files from which `make` installs, each with its lists of packages in pyproject.toml."""
+"""Lock files from which `make` installs, each with the lists in pyproject.toml that it locks."""
 
 
 def locked_versions(name: str) -> dict[str, str]:
-    """Return the version of each package in a lock file.
+    """Return the version of each package in a lock file, by the package's name.
 
-    Each version must have a checksum, and the file may have no other lines.
+    Asserts that each line is a comment, or an exact version of a package with a checksum.
     """
     text = (ROOT / name).read_text().replace("\\\n", "")
     versions: dict[str, str] = {}
@@ -142,7 +142,7 @@ def locked_versions(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", LOCKED)
 def test_lock(name: str) -> None:
-    """Check that a lock file has one exact version of each package, within pyproject's range."""
+    """Check that a lock file's version of each package is within the range in pyproject.toml."""
     versions = locked_versions(name)
     table = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = table["project"]
@@ -194,9 +194,9 @@ def test_one_version() -> None:
 
 
 def test_actions_by_commit() -> None:
-    """Check that workflows name foreign actions by commit, with the version as a comment.
+    """Check that GitHub workflows name actions of other projects by commit.
 
-    Unlike a tag, a commit cannot be moved.
+    A tag can be moved to other code, but a commit cannot. The version is in a comment.
     """
     for path in (ROOT / ".github" / "workflows").iterdir():
         for line in re.findall(r"uses:.*", path.read_text()):
@@ -204,7 +204,10 @@ def test_actions_by_commit() -> None:
 
 
 def test_parts_of_continuous_integration() -> None:
-    """Check that the workflow runs all parts of .ci/run, which refuses an unknown part at once."""
+    """Check that the GitHub workflow runs all parts that the script .ci/run knows.
+
+    The script refuses an unknown part, and lists the known parts.
+    """
     said = subprocess.run([ROOT / ".ci" / "run", "lnit"], capture_output=True, text=True)
     assert said.returncode == 2 and said.stdout == ""
     known = re.fullmatch(r"unknown part 'lnit' \(known: (.*)\)\n", said.stderr)
@@ -214,7 +217,7 @@ def test_parts_of_continuous_integration() -> None:
 
 
 def runs_icarus(test: ast.FunctionDef) -> bool:
-    """Return whether a test passes "icarus" or "iverilog" to a function."""
+    """Return whether the source of a test calls a function with "icarus" or "iverilog"."""
     calls = (node for each in test.body for node in ast.walk(each) if isinstance(node, ast.Call))
     arguments = (
         argument
@@ -229,7 +232,10 @@ def runs_icarus(test: ast.FunctionDef) -> bool:
 
 
 def test_needs_of_tests() -> None:
-    """Check that tests that run Icarus Verilog have a mark, so that they are skipped without it."""
+    """Check that each test that runs Icarus Verilog has the mark `icarus`.
+
+    Tests with the mark are skipped if Icarus Verilog is not installed.
+    """
     for path in sorted((ROOT / "verif").rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef) and runs_icarus(node):
@@ -239,7 +245,7 @@ def test_needs_of_tests() -> None:
 
 
 def imported_modules(path: Path) -> set[str]:
-    """Return the first parts of the names of all modules that a file imports, at any depth."""
+    """Return the top-level packages that a file imports, also inside functions."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -254,7 +260,7 @@ def imported_modules(path: Path) -> set[str]:
 
 
 def distribution_names(requirements: list[str]) -> set[str]:
-    """Return the bare names in requirements such as `amaranth[builtin-yosys]==0.5.10`."""
+    """Return package names without extras and versions: `amaranth` for `amaranth[x]==0.5.10`."""
     return {normalised(re.split(r"[\[=<>~ ]", requirement)[0]) for requirement in requirements}
 
 
@@ -263,7 +269,10 @@ def normalised(name: str) -> str:
 
 
 def test_a_wrong_name_of_a_test() -> None:
-    """Check a wrong TEST: one line suggests similar names, and the exit status is special."""
+    """Check a value of TEST that no test's name has: one line suggests similar names.
+
+    The exit status is the status of a usage error.
+    """
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "verif/system"]
     for processes in (["-p", "no:xdist"], ["-n", "1"]):
         run = subprocess.run(

@@ -33,7 +33,7 @@ m.d.comb += Signal().eq(Signal(8).any())
 Signal(8).bit_select("one", 1.5)
 Simulator(m)
 """
-"""A user's file: line 7 has a wrong type, and `amaranth.sim` has no stub."""
+"""A file of a user of Amaranth: line 7 has a wrong type, and `amaranth.sim` has no stub."""
 
 
 def declared(text: str) -> Iterator[str]:
@@ -58,7 +58,7 @@ def test_public_names(module: str) -> None:
     real = importlib.import_module(".".join(["amaranth", *module.split(".")]).rstrip("."))
     folder = STUBS.joinpath("amaranth", *filter(None, module.split(".")))
     path = folder / "__init__.pyi" if folder.is_dir() else folder.with_suffix(".pyi")
-    private = {"pickle_by_enum_name", "pickle_by_global_name"}  # undocumented names of enum
+    private = {"pickle_by_enum_name", "pickle_by_global_name"}  # undocumented names of module enum
     assert set(real.__all__) - set(declared(path.read_text())) <= private
 
 
@@ -75,7 +75,7 @@ def test_the_same_amaranth() -> None:
 
 @pytest.mark.thorough
 def test_wheel(tmp_path: Path) -> None:
-    """Check a user's file by pyright with the wheel of the stubs, built as by `make wheel`."""
+    """Check that pyright, with the stubs' wheel installed, finds the error in a user's file."""
     source = shutil.copytree(STUBS, tmp_path / "source")
     pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--wheel-dir", tmp_path, source], check=True)

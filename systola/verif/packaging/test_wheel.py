@@ -24,7 +24,7 @@ NOT_SOURCE = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pyca
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a wheel built from a copy of the repository, without files left in build/."""
+    """Return a wheel built from a copy of the repository that has no folder build/."""
     folder = tmp_path_factory.mktemp("wheel")
     source = shutil.copytree(ROOT, folder / "source", ignore=NOT_SOURCE)
     pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
@@ -35,10 +35,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tpu(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the `tpu` command of a new environment with the wheel in it.
+    """Return the `tpu` command of a new virtual environment with the wheel installed.
 
-    Dependencies come from the environment of the tests, through a path file. Path files of the
-    tests' environment, such as the editable install's, have no effect in the new environment.
+    The new environment has a .pth file that adds the packages of the tests' environment. Other .pth
+    files of the tests' environment, such as the editable install's, have no effect.
     """
     prefix = tmp_path_factory.mktemp("environment")
     venv.create(prefix, symlinks=True)
@@ -51,7 +51,10 @@ def tpu(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_json(tpu: Path, arguments: str, folder: Path) -> dict[str, Any]:
-    """Run `tpu` in `folder`, with no variable that leads to the checkout; return its JSON."""
+    """Run `tpu` in `folder`, and return the JSON that it prints.
+
+    No environment variable leads to the checkout of this repository.
+    """
     done = subprocess.run(
         [tpu, *arguments.split(), "--json", "-"],
         cwd=folder,
@@ -63,7 +66,10 @@ def run_json(tpu: Path, arguments: str, folder: Path) -> dict[str, Any]:
 
 
 def outside(tmp_path: Path, **variables: str) -> dict[str, str]:
-    """Return environment variables of a user without a checkout: no git, none of this project."""
+    """Return environment variables as of a user without a checkout of this repository.
+
+    PATH has all tools except git, and no variable is this project's own.
+    """
     tools = tmp_path / "tools"
     tools.mkdir()
     for folder in os.environ["PATH"].split(os.pathsep):
@@ -97,9 +103,9 @@ def test_home_that_cannot_be_written(tpu: Path, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_two_builds_at_once_after_a_killed_one(tpu: Path, tmp_path: Path) -> None:
-    """Check that one process builds while another waits, and that both get the right result.
+    """Check two `tpu` processes at once: only one builds the simulator, while the other waits.
 
-    Files of an earlier build that was killed are removed.
+    Both processes get the right result. Files of an earlier, killed build are removed.
     """
     variables = outside(tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"))
     arguments = "gemm 5 6 7 --preset tiny --json -"
@@ -108,7 +114,7 @@ def test_two_builds_at_once_after_a_killed_one(tpu: Path, tmp_path: Path) -> Non
         assert killed.stderr is not None
         while "building the simulator" not in killed.stderr.readline():
             assert killed.poll() is None
-        # The compilers that `tpu` has started are killed, too: they would go on in its folder.
+        # The whole process group is killed, as compilers that `tpu` has started would go on.
         os.killpg(killed.pid, signal.SIGKILL)
         killed.communicate()
     assert list(folder.glob("library/make-*"))
@@ -176,6 +182,6 @@ def test_gemm(tpu: Path, tmp_path: Path) -> None:
 
 
 def test_page(tpu: Path, tmp_path: Path) -> None:
-    """Check that the wheel has the data files of report pages: `tpu` can write a page."""
+    """Check that `tpu` from the wheel can write a report page, which needs data files."""
     run_json(tpu, "demo --preset small --backend iss --report r.html", tmp_path)
     assert "</table>" in (tmp_path / "r.html").read_text()

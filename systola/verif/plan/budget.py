@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processor time of the quick tests, and a check that it stays within their budget.
 
-A reference run of `make test` with nothing built leaves the processor time of each test in its
-report; `--write FILE` stores these times in quick.json. `--check` exits with status 1 if the stored
-times exceed the budget, or do not belong to the present quick tests. After a test is added, the
-times must be measured again. As a plugin of pytest this module puts the times into the report.
+As a pytest plugin, this module adds the processor time of each test to pytest's JUnit report. The
+times are measured by a run of `make test` with nothing built. `--write FILE` then copies the times
+from the report FILE to quick.json. `--check` exits with status 1 if the stored times exceed the
+budget. It also does so if modules have more or fewer quick tests than were measured.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from systola.verif.kit.checkout import ROOT
 BUDGET = 790
 """Budget of the quick tests in seconds of processor time, with nothing built before.
 
-It is six and a half minutes on two cores."""
+On two cores, this budget is six and a half minutes of wall time."""
 STORED = Path(__file__).with_name("quick.json")
 _PROPERTY = "processor_seconds"
 _started = pytest.StashKey[float]()
@@ -50,7 +50,10 @@ def _processor_time() -> float:
 
 
 def measured(report: Path) -> dict[str, dict[str, float]]:
-    """Return number and seconds of each module's tests ("cli/test_gemm"), from a JUnit report."""
+    """Return the number of tests, and their processor seconds, of each test module in a report.
+
+    The report is a JUnit file. Modules have names such as "cli/test_gemm".
+    """
     counts: Counter[str] = Counter()
     seconds: defaultdict[str, float] = defaultdict(float)
     for case in ElementTree.parse(report).iter("testcase"):
@@ -67,7 +70,7 @@ def measured(report: Path) -> dict[str, dict[str, float]]:
 
 
 def collected() -> Counter[str]:
-    """Return the number of quick tests that each module has at present."""
+    """Return the present number of quick tests in each test module, as pytest collects them."""
     command = [sys.executable, "-m", "pytest", "--quick", "--collect-only", "-q", "-p", "no:xdist"]
     environment = {k: v for k, v in os.environ.items() if k not in ("TEST", "UNIT", "SIM")}
     done = subprocess.run(
@@ -78,7 +81,10 @@ def collected() -> Counter[str]:
 
 
 def problems(stored: Mapping[str, Any], tests: Mapping[str, int]) -> list[str]:
-    """Return the problems of the stored times (too long, or out of date), each in one line."""
+    """Return a line for each problem of the stored times.
+
+    The times may exceed the budget, or a module may not have as many tests as were measured.
+    """
     modules = stored["modules"]
     found = [
         f"{module}: {modules.get(module, {}).get('tests', 0)} quick tests were measured, "
@@ -97,7 +103,7 @@ def problems(stored: Mapping[str, Any], tests: Mapping[str, int]) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check, or first store, the times of the quick tests, and return the exit status."""
+    """Run `--check`, or `--write FILE` and then the check, and return the exit status."""
     if arguments[0] == "--write":
         modules = measured(Path(arguments[1]))
         entry = {"measured": datetime.now(UTC).strftime("%Y-%m-%d"), "modules": modules}

@@ -12,7 +12,7 @@ from pathlib import Path
 from systola.verif.kit.checkout import ROOT, module_name
 
 WHOLE_MACHINE = ("system/test_instructions",)
-"""Tests of the whole machine that depend on each unit, since the machine has all units."""
+"""Test modules of the whole machine, which are added to the tests of any unit."""
 
 
 class UnknownUnitError(ValueError):
@@ -21,16 +21,16 @@ class UnknownUnitError(ValueError):
 
 @cache
 def units() -> dict[str, Path]:
-    """Return the files of hdl/ by their names without suffix, which are the names of units."""
+    """Return the source files of hdl/, by unit name, which is the file's name without ".py"."""
     return {path.stem: path for path in sorted((ROOT / "hdl").rglob("*.py"))}
 
 
 def dependents(unit: str) -> frozenset[str]:
-    """Return the test modules, such as "units/parts/test_walker", that use `hdl/**/unit.py`.
+    """Return the test modules, such as "units/parts/test_walker", that depend on a hardware unit.
 
-    A test depends on the components that it or its helpers import, and on all components that these
-    instantiate. A file without a component (commands, fabric) is a part of every file that imports
-    it. Raises UnknownUnitError.
+    A test module depends on the Amaranth components that it or its helpers import, and on all
+    submodules of these components. A file of hdl/ without a component, such as commands.py, counts
+    for every file that imports from it. Raises UnknownUnitError if hdl/ has no file `unit`.py.
     """
     if unit not in units():
         near = get_close_matches(unit, units(), n=3) or sorted(units())
@@ -41,7 +41,10 @@ def dependents(unit: str) -> frozenset[str]:
 
 
 def _parts(test: Path, unit: str) -> set[str]:
-    """Return the units that a test module contains; `unit` is the unit that is searched for."""
+    """Return the names of the units that a test module instantiates, directly or as submodules.
+
+    Helpers of the tests are in the set, too. If `unit` has no component, an import of it counts.
+    """
     found: set[str] = set()
     left = [test]
     while left:
@@ -52,8 +55,7 @@ def _parts(test: Path, unit: str) -> set[str]:
                     found.add(f"helper {name}")
                     left.append(helper)
             elif package.startswith("hdl") and name in units() and name not in found:
-                # A unit that imports only a constant or a layout from another unit does not
-                # contain the other unit.
+                # An import of only a constant or a layout from a unit's file does not count.
                 parts = _components(name)
                 if imported & parts or (name == unit and not parts):
                     found.add(name)
@@ -63,7 +65,7 @@ def _parts(test: Path, unit: str) -> set[str]:
 
 @cache
 def _imports(path: Path) -> tuple[tuple[str, str, frozenset[str]], ...]:
-    """Return package, module and names of each import from this project in a file."""
+    """Return the imports from `systola` in a file: for each, package, module and imported names."""
     return tuple(_project_imports(ast.parse(path.read_text(encoding="utf-8"))))
 
 
@@ -73,14 +75,17 @@ def _project_imports(tree: ast.Module) -> Iterator[tuple[str, str, frozenset[str
             package, _, module = (node.module or "").removeprefix("systola.").rpartition(".")
             names = frozenset(alias.name for alias in node.names)
             yield package, module, names
-            # The names may be modules, as in `from systola.hdl import matrix_unit`.
+            # The imported names may be modules, as in `from systola.hdl import matrix_unit`.
             inside = f"{package}.{module}".lstrip(".")
             yield from ((inside, name, frozenset()) for name in names)
 
 
 @cache
 def _components(unit: str) -> frozenset[str]:
-    """Return the components that a file of hdl/ defines, and the functions that make them."""
+    """Return the names of the Amaranth components that a file of hdl/ defines.
+
+    Functions of the file that return one of these components are in the set, too.
+    """
     tree = ast.parse(units()[unit].read_text(encoding="utf-8"))
     classes = {
         item.name

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pytest plugin with which the report of a failure begins and ends with the assertion.
+"""A pytest plugin that makes reports of failures short.
 
-The command that repeats the test stands beside the assertion. Long output of a test goes to a file
-that the report names. All output of a cocotb test goes to such a file, as the report already has
-its first failure.
+A failure's report begins and ends with the failed assertion and the command that repeats the test.
+Captured output of more than SHOWN_LINES lines goes to a file, and the report has the file's name
+and the last lines. The output of a cocotb test goes to a file as a whole if its first failure is
+known.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from systola.sim.build import build_root
 from systola.sim.runner import TestFailure
 
 SHOWN_LINES = 20
-"""Number of lines of a section of captured output that the report shows."""
+"""Largest number of lines that the report shows of a section of captured output."""
 MESSAGE_LINES = 12
-"""Number of lines of an assertion's message that the end of the report repeats."""
+"""Largest number of lines that a report shows of an assertion's message."""
 FAILURES_AT_END = 5
-"""Number of failures that the end of a run repeats."""
+"""Largest number of failures that pytest lists again at the end of a run."""
 SETTINGS = ("SEED", "PRESET", "SIM", "NETLIST")
-"""Variables of the environment on which a test depends."""
+"""Environment variables on which tests depend, so that the command to repeat a test sets them."""
 _TITLE = ", and how to repeat it"
-"""End of the title of a report's last section."""
+"""End of the title of the section with the assertion and the command that repeats the test."""
 
 _at_end: list[str] = []
 
@@ -43,7 +44,7 @@ def pytest_runtest_makereport(
         error = call.excinfo.value
         report.sections = [_shortened(item, error, *each) for each in report.sections]
         if isinstance(error, TestFailure):
-            # The traceback from pytest to cocotb is left out, as it does not help.
+            # The traceback of the pytest function that started cocotb is left out.
             report.longrepr = str(error)
             text = error.summary
         else:
@@ -54,14 +55,14 @@ def pytest_runtest_makereport(
 
 
 def repeat_command(item: pytest.Item) -> str:
-    """Return the command that runs one test again, with the same settings and seed."""
+    """Return the command that runs a test again, with the same environment variables SETTINGS."""
     settings = [f"{name}={os.environ[name]}" for name in SETTINGS if os.environ.get(name)]
     options = ["--exhaustive"] if item.get_closest_marker("exhaustive") else []
     return " ".join([*settings, ".venv/bin/pytest", *options, f"'{item.nodeid}'"])
 
 
 def _headline(item: pytest.Item, shown: Any) -> str:
-    """Return a text with file, line and message of a failure."""
+    """Return a text with source file, line and message of a failed assertion."""
     crash = getattr(shown, "reprcrash", None)
     if crash is None:
         return "\n".join(str(shown).splitlines()[-MESSAGE_LINES:])
@@ -80,7 +81,10 @@ def _put_first(shown: Any, text: str) -> None:
 
 
 def _shortened(item: pytest.Item, error: BaseException, name: str, text: str) -> tuple[str, str]:
-    """Return a section of captured output; if it is long, most of it goes to a file."""
+    """Return a section of captured output (title and text), shortened if it is long.
+
+    A long section's text is written to a file. The section then has the file's name and last lines.
+    """
     lines = text.splitlines()
     known = isinstance(error, TestFailure) and error.known
     limit = 0 if known else SHOWN_LINES

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that docstrings and comments of all files are in plain English (CONTRIBUTING.md).
 
-`python -m systola.verif.plan.plain_english FILE...` shows the places in some files only.
+`python -m systola.verif.plan.plain_english FILE...` checks only the files that are named.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ PATTERNS = {
     "asserts, shows, for": r"\b(tells|says)\b",
     "the thing itself in place of": r"\b(likewise|see there)\b",
 }
-"""Advice for the author of a text, each with the pattern of words that it is about."""
+"""Pattern (regular expression) of words that are not allowed, by the advice in their place."""
 CONTINUES = re.compile(r"(Of|That|Those|It|Its|As|Like|See|The same)\b")
-"""Pattern of beginnings of docstrings that cannot be read without the name above them."""
+"""Pattern of the first words of a docstring that only continues the name above it."""
 DIRECTIVE = re.compile(r"#!|# (SPDX|noqa|type:|pyright:|ruff:|fmt:)")
 
 
 def texts(source: str) -> Iterator[tuple[int, str, bool]]:
-    """Yield line and text of all docstrings and comments, with True for a docstring."""
+    """Yield each docstring and comment of a source: line number, text, and True for a docstring."""
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Expr(value=ast.Constant(value=str(text))):
@@ -55,7 +55,7 @@ def texts(source: str) -> Iterator[tuple[int, str, bool]]:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences; formulas, names and rows of tables do not count."""
+    """Split a text into sentences, with each text in backquotes as "x", and without table rows."""
     text = re.sub(r"``.*?``|`[^`]*`", "x", text, flags=re.DOTALL)
     blocks = re.split(r"\n\s*\n|\n\s*(?=[-*] |\d+\. )|\n(?=[^\n]*\|)", text)
     return [
@@ -67,7 +67,10 @@ def sentences(text: str) -> list[str]:
 
 
 def breaches(source: str) -> list[tuple[int, str]]:
-    """Return the places of a Python source that break the rule, except for the mood of verbs."""
+    """Return line number and advice for each text of a Python source that is not plain English.
+
+    The mood of verbs is not checked here.
+    """
     found: list[tuple[int, str]] = []
     for line, text, is_docstring in texts(source):
         if is_docstring and (match := CONTINUES.match(text)):
@@ -83,7 +86,10 @@ def breaches(source: str) -> list[tuple[int, str]]:
 
 
 def moods(files: list[str], root: Path = ROOT) -> dict[str, list[tuple[int, str]]]:
-    """Return for each file the function docstrings that do not begin with an imperative verb."""
+    """Return, by file, function docstrings without an imperative verb at their beginning.
+
+    Each has its line number and the message of ruff's rule D401.
+    """
     ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "D401"]
     done = subprocess.run(
         [*ruff, "--output-format", "json", *files], cwd=root, capture_output=True, text=True
@@ -96,7 +102,7 @@ def moods(files: list[str], root: Path = ROOT) -> dict[str, list[tuple[int, str]
 
 
 def check(files: list[str], root: Path = ROOT) -> list[str]:
-    """Return a line for each place in the files that breaks the rule."""
+    """Return a line, with file, line number and advice, for each text that is not plain English."""
     mood = moods(files, root)
     return [
         f"{file}:{line}: {text}"
@@ -106,7 +112,10 @@ def check(files: list[str], root: Path = ROOT) -> list[str]:
 
 
 def main() -> int:
-    """Check the given files, or else all files in the repository."""
+    """Check the files named on the command line, or all Python files in the repository without any.
+
+    Prints the places that are not plain English, and returns the exit status.
+    """
     git = ["git", "-C", str(ROOT), "ls-files", "*.py"]
     names = subprocess.run(git, capture_output=True, text=True, check=True).stdout.splitlines()
     problems = check(sys.argv[1:] or [name for name in names if (ROOT / name).is_file()])

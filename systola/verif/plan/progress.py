@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pytest plugin that prints a line for each build at once, unlike other output of tests."""
+"""A pytest plugin that prints a line when a test starts to build a simulator.
+
+Pytest captures other output of tests, but this line appears at once."""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
 
     def tell(text: str) -> None:
-        if text.endswith("..."):  # the message that a build starts
+        if text.endswith("..."):  # only the message at a build's start ends with dots
             test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
             with capture.global_and_fixture_disabled():
                 print(f"\n{test}: {text}", file=sys.stderr, flush=True)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules that all tests share: one seed, the choice of tests by TEST, and reasons to skip.
+"""A pytest plugin with the rules for all tests: one seed, the choice by TEST, reasons to skip.
 
-The environment variable SEED chooses other random data than the commit's constant seed. TEST keeps
-the tests of pytest and cocotb with this text in their names. REQUIRE_ICARUS=1 turns missing tests
-on Icarus Verilog into a failure.
+The environment variable SEED is the seed of all random data; without it, a constant is taken. TEST
+chooses the pytest and cocotb tests with this text in their names. With REQUIRE_ICARUS=1, the run
+fails if Icarus Verilog is not installed, or no test on it passes.
 """
 
 import difflib
@@ -20,19 +20,19 @@ from systola.sim.waves import how_to_look
 from systola.verif.kit.checkout import ROOT
 from systola.verif.kit.seeds import CONSTANT_SEED
 
-# Tests run side by side, one on each core, so numpy must not start threads of its own.
+# Tests run at the same time, one on each processor core, so numpy must not start further threads.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 STARTED = time.time()
 TEST_NAME = re.compile(r"^(?:def test_|async def )(\w+)\((?!self)", re.MULTILINE)
-"""Pattern of the test functions in a module, both for pytest and for cocotb."""
+"""Pattern that finds the names of test functions, of pytest and cocotb, in a module's source."""
 
 HAS_ICARUS = shutil.which("iverilog") is not None
 REQUIRE_ICARUS = os.environ.get("REQUIRE_ICARUS") == "1"
 HOW_TO_GET_ICARUS = "on Debian and Ubuntu: apt-get install iverilog"
 
 on_icarus: Counter[str] = Counter()
-"""Number of tests on Icarus Verilog with each outcome."""
+"""Number of tests on Icarus Verilog, by outcome (passed, failed, skipped)."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     if REQUIRE_ICARUS and not HAS_ICARUS:
         raise pytest.UsageError(f"Icarus Verilog is missing ({HOW_TO_GET_ICARUS})")
-    # The seed is in the environment so that it reaches simulators and other processes of tests.
+    # SEED is set in the environment, since simulators and other processes of tests read it there.
     seed = os.environ.get("SEED") or str(CONSTANT_SEED)
     if not seed.isdecimal():
         raise pytest.UsageError(f"SEED must be a number of zero or more, not '{seed}'")
@@ -79,7 +79,7 @@ def is_called(item: pytest.Item, text: str) -> bool:
 
 
 def names_like(text: str) -> list[str]:
-    """Return names of tests, and words of such names, that are similar to `text`."""
+    """Return test names, and words in test names, that are similar to `text`, a wrong TEST."""
     sources = [path.read_text() for path in (ROOT / "verif").glob("**/test_*.py")]
     names = {name for source in sources for name in TEST_NAME.findall(source)}
     words = {word for name in names for word in name.split("_")}

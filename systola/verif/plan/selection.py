@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pytest plugin that chooses the tests of a run.
 
-`make test` takes the quick tests (`--quick`), and `make test-all` takes all tests. `--quick` leaves
-out tests that are marked thorough. If a test has several simulators or variants of a unit, it takes
-the first variant on one simulator. `--rest` takes all other tests, but runs tests of units on one
-simulator only, because Verilator takes a quarter of an hour to build them. The variable UNIT keeps
-the tests that depend on a unit of the hardware (systola.verif.plan.dependents).
+`make test` runs the quick tests (`--quick`), and `make test-all` runs all tests. `--quick` leaves
+out tests that are marked thorough. If a test has several simulators or variants of a unit,
+`--quick` runs the first variant on one simulator. `--rest` runs the tests that `--quick` leaves
+out. It runs unit tests on one simulator only, as Verilator takes a quarter of an hour to build the
+units. The environment variable UNIT keeps only the tests that depend on this hardware unit
+(systola.verif.plan.dependents).
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from systola.verif.kit.checkout import module_name
 from systola.verif.plan.dependents import UnknownUnitError, dependents
 
 _OF_A_KIND = ("simulator", "variant")
-"""Names of parameters of tests for which --quick takes one value only."""
+"""Names of test parameters of which --quick runs only one value."""
 
 
 def thorough(*parameters: Any) -> Any:
-    """Return a set of parameters with a mark that leaves this run of a test to `make test-all`."""
+    """Return a pytest parameter set marked thorough, so that only `make test-all` runs it."""
     return pytest.param(*parameters, marks=pytest.mark.thorough)
 
 
 def exhaustive(*parameters: Any) -> Any:
-    """Return a set of parameters with marks that leave this run of a test to --exhaustive."""
+    """Return a pytest parameter set that runs only with the option --exhaustive."""
     return pytest.param(*parameters, marks=[pytest.mark.thorough, pytest.mark.exhaustive])
 
 
@@ -68,10 +69,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _quick(items: Sequence[pytest.Item]) -> set[pytest.Item]:
-    """Return the quick tests: one test of each kind.
+    """Return the quick tests among `items`: of each test, one simulator and one variant.
 
-    Tests of units run on Icarus Verilog, which needs no build time. Tests of the machine share a
-    simulator that Verilator builds once.
+    Tests of units run on Icarus Verilog if it is installed, as it needs no build time. Tests of the
+    whole machine run on Verilator, and share one simulator that is built once.
     """
     installed = shutil.which("iverilog") is not None
     kinds: defaultdict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
@@ -86,7 +87,7 @@ def _quick(items: Sequence[pytest.Item]) -> set[pytest.Item]:
 
 
 def _repeated(items: Sequence[pytest.Item]) -> set[pytest.Item]:
-    """Return the repeated tests of units, which run another test on a further simulator."""
+    """Return the unit tests among `items` that only repeat a test on a second simulator."""
     installed = shutil.which("iverilog") is not None
     kinds: defaultdict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
     for item in items:

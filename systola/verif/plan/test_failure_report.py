@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the report of a failure begins and ends with assertion and command to repeat it."""
+"""Tests of failure reports, which begin and end with the assertion and the command to repeat."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AssertionError: ready is 1, expected 0
 
 
 def report_of(folder: Path, source: str, *options: str) -> list[str]:
-    """Run pytest on a file with this source, and return the lines that it prints."""
+    """Run pytest on a test file with this source, and return the lines that pytest prints."""
     (folder / "test_it.py").write_text(source)
     (folder / "pytest.ini").write_text("[pytest]\n")
     environment = {**os.environ, "SEED": "17", "SYSTOLA_BUILD": str(folder / "build")}
@@ -55,13 +55,16 @@ def test_an_assertion(tmp_path: Path) -> None:
         "repeat with: SEED=17 .venv/bin/pytest 'test_it.py::test_sum'",
     ]
     assert headed(lines, "test_sum")[:2] == told
-    # Pytest's count of tests is in the last line, which is left out here.
+    # Pytest's very last line, with the number of failed tests, is not compared.
     assert lines[-3:-1] == told
 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_cocotb_test(known: bool, tmp_path: Path) -> None:
-    """Check that a simulator's log goes to a file, and its end is shown without an assertion."""
+    """Check that a simulator's log goes to a file, and that the report has the file's name.
+
+    The report shows the log's last lines only if the cocotb test's first failure is not known.
+    """
     source = f"""
 from systola.sim.runner import TestFailure
 def test_unit():
@@ -80,7 +83,7 @@ def test_unit():
 
 
 def test_many_failures(tmp_path: Path) -> None:
-    """Check that the end of a run stays short even with many failures."""
+    """Check that pytest's last section lists five of seven failures, and counts the other two."""
     source = (
         "import pytest\n@pytest.mark.parametrize('n', range(7))\ndef test_n(n):\n    assert n < 0\n"
     )

@@ -50,7 +50,10 @@ def test_mood(tmp_path: Path) -> None:
 
 
 def test_places(tmp_path: Path) -> None:
-    """Check that both kinds of breaches are listed with file and line, and no clean file is."""
+    """Check that a wrong word and a wrong mood of a verb are listed with file and line number.
+
+    A file without either is not listed.
+    """
     (tmp_path / "clean.py").write_text('"""A module."""\n')
     (tmp_path / "words.py").write_text('"""A module."""\n# The cycle behind the load.\n')
     (tmp_path / "mood.py").write_text('def f():\n    """The value."""\n')

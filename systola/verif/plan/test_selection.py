@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the choice of tests for a run, of tests that depend on a unit, and of stored times."""
+"""Tests of the choice of quick tests, the tests that depend on a unit, and the time budget."""
 
 import json
 import os
@@ -31,7 +31,7 @@ ON_VERILATOR = "test_unit[1-first-verilator]"
 
 
 def chosen(folder, *options, **environment):
-    """Return the names of the tests that a run of pytest takes, and its error messages."""
+    """Return the names of the tests that pytest collects, and pytest's error messages."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
     plugin = ["-p", "systola.verif.plan.selection", "-W", "ignore"]
     done = subprocess.run(
@@ -148,9 +148,9 @@ def test_other_tests_than_were_measured(count):
 
 
 def test_stored_times():
-    """Check that the stored times are within the budget, and belong to the stored tests.
+    """Check that the quick tests' stored processor times are within the budget.
 
-    `make lint` compares them with the present tests.
+    `make lint` compares the stored number of tests in each module with the present number.
     """
     stored = json.loads(budget.STORED.read_text())
     tests = {module: each["tests"] for module, each in stored["modules"].items()}

@@ -3,8 +3,8 @@
 
 `python -m systola.verif.plan.testplan --write docs` writes docs/testplan.md from testplan.toml.
 `--check docs` exits with status 1 if the page is out of date, or if the plan disagrees with the
-present tests or machine. `--results FILE` prints the plan with the verdicts of a run with its
-report (pytest's --junitxml) in FILE. It exits with status 1 if a feature has no passed test, or a
+present tests or machine. `--results FILE` prints the plan with the results in FILE, a report that
+pytest --junitxml has written. The exit status is then 1 if a feature has no passed test, or a
 failed test.
 """
 
@@ -38,7 +38,7 @@ RESULTS = "--results"
 class Feature:
     """A feature that the project promises, with the tests that show it.
 
-    `tests` are names FOLDER/MODULE or FOLDER/MODULE:NAME below verif/.
+    `tests` has names as FOLDER/MODULE (all tests of a module in verif/) or FOLDER/MODULE:NAME.
     """
 
     name: str
@@ -57,7 +57,10 @@ def features(path: Path = PLAN) -> list[Feature]:
 
 
 def problems(plan: Sequence[Feature]) -> list[str]:
-    """Return the places where the plan disagrees with tests or machine, each in one line."""
+    """Return a line for each place where the testplan disagrees with the tests or the machine.
+
+    Examples are a test that does not exist, and an instruction without a feature.
+    """
     found = [
         f"{feature.name}: no test {test}"
         for feature in plan
@@ -81,7 +84,10 @@ def problems(plan: Sequence[Feature]) -> list[str]:
 
 
 def _expected() -> Iterator[str]:
-    """Yield the names of features that the plan must have: all instructions, faults and units."""
+    """Yield the names of features that the plan must have.
+
+    Each instruction, fault and hardware unit is such a feature.
+    """
     yield from (f"isa.{entry.mnemonic}" for entry in BY_OPCODE.values())
     yield from (f"fault.{fault.name.lower()}" for fault in Fault if fault is not Fault.NONE)
     for path in sorted((VERIF.parent / "hdl").rglob("*.py")):
@@ -142,9 +148,10 @@ def page() -> str:
 
 
 def verdicts(results: Path) -> Mapping[str, Counter[str]]:
-    """Return for each test function how often it passed, failed, was skipped or failed as expected.
+    """Return the number of runs with each outcome, for each test function in a report.
 
-    Tests have names as in the testplan. `results` is a report that pytest --junitxml wrote.
+    Outcomes are "passed", "failed", "skipped" and "expected failure". Test functions have names as
+    in the testplan. `results` is a report that pytest --junitxml wrote.
     """
     found = defaultdict[str, Counter[str]](Counter)
     for case in ElementTree.parse(results).iter("testcase"):
@@ -162,9 +169,9 @@ def verdicts(results: Path) -> Mapping[str, Counter[str]]:
 
 
 def summary(feature: Feature, found: Mapping[str, Counter[str]]) -> Counter[str]:
-    """Return the counted verdicts of all tests of a feature.
+    """Return the number of test runs of a feature with each outcome.
 
-    A cocotb test has the verdicts of its module.
+    The report has no single cocotb tests, so a cocotb test counts as all tests of its module.
     """
     total: Counter[str] = Counter()
     counted: set[str] = set()
@@ -178,7 +185,7 @@ def summary(feature: Feature, found: Mapping[str, Counter[str]]) -> Counter[str]
 
 
 def _report(results: Path) -> int:
-    """Print the testplan with verdicts from a report, and return the exit status."""
+    """Print each feature with the outcomes of its tests in a report, and return the exit status."""
     if not results.is_file():
         print(f"no results in {results}: run make test-all", file=sys.stderr)
         return 2

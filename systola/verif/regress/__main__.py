@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `make regress`: it runs many random programs, and shortens and explains failures."""
+"""The command `make regress`, which runs random programs and compares them with the golden model.
+
+A program that fails is made shorter and explained."""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ PRESETS = ("tiny", "7x5", "small", "base")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command `make regress` and return its exit status.
 
-    The status is 1 if a program failed, 2 if the run was stopped before its end.
+    The status is 1 if a program failed, 2 if the run stopped before its end, and 0 otherwise.
     """
     options = _parser().parse_args(arguments)
     if problem := wrong_name(options.preset):

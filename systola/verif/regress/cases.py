@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of a regression: a case, of a kind, seed and number, always gives one program."""
+"""The programs of a regression. Kind, preset, seed and number of a case determine its program."""
 
 from __future__ import annotations
 
@@ -64,22 +64,25 @@ _WHOLE: dict[str, Callable[[Config, str], Image]] = {
 }
 """Kinds of programs that always reach Halt, each with the function that writes such a program."""
 FAULT_EVERY = 5
-"""Number of random programs of which one ends in a fault."""
+"""Number of successive random programs of which the last ends in a fault."""
 _INSTRUCTIONS_WITH = {
     **{Fault.ILLEGAL_FIELD: 8, Fault.BUFFER_RANGE: 4, Fault.UNAVAILABLE: 6, Fault.OVERLAP: 3},
     **{Fault.HOST_WINDOW: 2, Fault.PARAMETER_RANGE: 2, Fault.WINDOW: 2},
 }
-"""Frequency of faults that many kinds of instructions can raise, compared with other faults."""
+"""Weight of a fault among programs of the kind "faults"; the weight of all other faults is 1.
+
+Faults that more kinds of instructions can raise have a larger weight.
+"""
 _GARBAGE_WORDS = 6
 _SMALL_BITS = 6
-"""Number of bits of most numbers in programs of the kind "garbage".
+"""Number of bits of most random operands in programs of the kind "garbage".
 
-Instructions with larger numbers fail at the first check."""
+Instructions with larger operands would fail at the decoder's first check."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program of a regression: number `index` of a seed, of one of the KINDS."""
+    """A case of a regression: the program with number `index` of a kind, a preset and a seed."""
 
     kind: str
     preset: str
@@ -107,7 +110,7 @@ class Case:
 
     @property
     def ends(self) -> frozenset[Fault]:
-        """Return the faults in which the program may end; Fault.NONE stands for Halt."""
+        """Return the faults in which the program may end; Fault.NONE is an end at Halt."""
         if self.kind in ("garbage", "damaged"):
             return ANY_END
         if self.kind == "faults":
@@ -115,7 +118,7 @@ class Case:
         return HALT if self.kind in _WHOLE else ends_in(self._fault())
 
     def _lone(self) -> tuple[Fault, Callable[[Config, str, Fault], Image]]:
-        """Return a fault, by the case's number, and a function that writes a program with it."""
+        """Return the fault of a case of kind "faults", and a function that writes its program."""
         programs = [
             lone
             for lone in lone_faults(self.config)
@@ -124,14 +127,17 @@ class Case:
         return programs[self.index % len(programs)]
 
     def _fault(self) -> Fault | None:
-        """Return the fault in which a random program ends, by the case's number; None for Halt."""
+        """Return the fault in which a random program is to end, or None for an end at Halt.
+
+        The fault depends on the case's number.
+        """
         faults = static_faults(self.config)
         number, last = divmod(self.index, FAULT_EVERY)
         return faults[number % len(faults)] if last == FAULT_EVERY - 1 else None
 
 
 def _garbage(config: Config, name: str) -> Image:
-    """Return a random program in which some words are replaced by words without a meaning."""
+    """Return a random program in which some instruction words are replaced by wrong words."""
     rng = random.Random(f"{config.name} {name}")
     image = random_program(config, name)
     words = [
@@ -149,7 +155,7 @@ def _garbage(config: Config, name: str) -> Image:
 def _word(rng: random.Random, word: bytes) -> bytes:
     """Return a wrong instruction word to put in place of `word`.
 
-    The word is noise, `word` with one bit wrong, or an instruction of mostly small random numbers.
+    The word is random bits, `word` with one bit flipped, or an instruction with random operands.
     """
     bits = 8 * INSTRUCTION_BYTES
     kind = rng.random()
@@ -167,7 +173,7 @@ def _word(rng: random.Random, word: bytes) -> bytes:
 
 
 def _number(rng: random.Random, field: Field) -> int:
-    """Return a random value, mostly a small number, that the field can hold."""
+    """Return a random value that an instruction's field can hold, mostly a small value."""
     low, high = field.range
     if rng.random() < 0.1:
         return rng.randint(low, high)

@@ -21,20 +21,22 @@ from systola.verif.kit.blame import blame
 from systola.verif.kit.images import make_image, random_memory
 
 INSTRUCTION_LIMIT = 4_000
-"""Largest number of executed instructions of a program that is compared. A longer program is
-abandoned after some cycles."""
+"""Largest number of instructions that a compared program may execute.
+
+A program that executes more runs for ABANDON_AFTER cycles only, and is not compared."""
 ABANDON_AFTER = 5_000
 CYCLE_LIMIT = 30_000_000
-"""Limit in cycles, above which a program of INSTRUCTION_LIMIT instructions counts as hanging."""
+"""Default limit of a program in cycles. A program that takes longer counts as hanging."""
 _ENTRIES_AT_ONCE = 16
 
 
 @dataclass
 class Totals:
-    """Counts of the programs that were run, and of their ends.
+    """Counts of the programs that were run, and of the ways in which they ended.
 
-    `words` counts executed instructions, with instructions that faulted. `cut_short` counts
-    programs that a bus error or a reset ended.
+    `faults` counts programs that ended in a fault. `abandoned` counts programs that were stopped
+    since their end was unknown. `cut_short` counts programs that a bus error or a reset ended.
+    `words` counts executed instructions, also those that faulted.
     """
 
     programs: int = 0
@@ -45,13 +47,16 @@ class Totals:
     cycles: int = 0
 
     def add(self, other: Totals) -> None:
-        """Add the counts of another run."""
+        """Add the counts of another Totals to these counts."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
 
 class Pair:
-    """A pair of simulated machine and golden model, with the same contents of all memories."""
+    """A pair of simulated machine and golden model that runs programs on both and compares them.
+
+    Before each program, the memories of both have the same contents.
+    """
 
     def __init__(
         self, machine: Simulator, golden: Machine | None = None, *, limit: int = CYCLE_LIMIT
@@ -60,12 +65,12 @@ class Pair:
         self.golden = golden or Machine(self.config)
         self.machine = machine
         self.limit = limit
-        """Limit of a program in cycles, at which it counts as hanging."""
+        """Limit in cycles, at which a program of this pair counts as hanging."""
         self.totals = Totals()
         self.first_difference: int | None = None
-        """First byte of the host window that was wrong after the last program, None without any."""
+        """Offset in the host window of the last program's first wrong byte; None without any."""
         self.last_cycles: int | None = None
-        """Number of cycles of the last program; None if its end is not known."""
+        """Number of cycles that the last program took; None if it was not run to its end."""
         problem = self.fill()
         assert problem is None, f"filling the memories: {problem}"
 
@@ -77,10 +82,11 @@ class Pair:
         progress: Callable[[int], None] | None = None,
         interval: int = 1 << 20,
     ) -> str | None:
-        """Run a program on machine and golden model, and return the difference, or None.
+        """Run a program on machine and golden model, and return a message about a difference.
 
-        A program that ends in none of the faults `ends` is an error, too. Only with ANY_END may it
-        run forever or overwrite itself. `progress` and `interval` are arguments of Simulator.run.
+        Without a difference, None is returned. A program that ends in none of the faults `ends` is
+        an error, too. Only with ANY_END may the program run forever or overwrite its instructions.
+        `progress` and `interval` are arguments of Simulator.run.
         """
         self.last_cycles = None
         host = image.host.copy()
@@ -121,7 +127,10 @@ class Pair:
         return None
 
     def _abandon(self, image: Image, ends: Container[Fault]) -> str | None:
-        """Run a program with an unknown end for some cycles, and then fill all memories again."""
+        """Run a program for ABANDON_AFTER cycles, stop it, and fill all memories again.
+
+        The golden model has not found the program's end. Returns an error message, or None.
+        """
         if ends != scoreboard.ANY_END:
             return f"after {INSTRUCTION_LIMIT} instructions no end, or it has overwritten itself"
         try:
@@ -135,9 +144,9 @@ class Pair:
         return self.fill()
 
     def fill(self) -> str | None:
-        """Make all memories of machine and golden model equal again, and return an error or None.
+        """Fill all memories of machine and golden model with the same contents, by a program.
 
-        The totals do not count the program that fills the memories.
+        Returns an error message, or None. The totals do not count this program.
         """
         totals = replace(self.totals)
         problem = self.check(filling(self.config))
@@ -146,7 +155,7 @@ class Pair:
 
 
 def filling(config: Config) -> Image:
-    """Return a program that gives a value to every line, row, entry and table."""
+    """Return a program that writes every line, row, parameter entry and table on the chip."""
     host = random_memory(np.random.default_rng(0), 16)
     data, pitch = HOST_PAGE_BYTES * 8, config.input_pitch
     words = []

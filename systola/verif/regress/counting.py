@@ -17,21 +17,21 @@ from systola.verif.regress.check import Pair
 
 
 class CountingSimulator(Simulator):
-    """A simulated machine that counts coverage; `faults` counts its reported faults by cause."""
+    """A simulated machine that counts coverage; `faults` counts the ends of programs by fault."""
 
     def __init__(self, config: Config, **how: Any) -> None:
         self.faults: Counter[Fault] = Counter()
         super().__init__(config, library=counting_library(config), **how)
 
     def run(self, image: Image, **how: Any) -> RunResult:
-        """Run a program as other simulated machines do, and count its fault."""
+        """Run a program as Simulator.run does, and count the fault in which the program ends."""
         result = super().run(image, **how)
         self.faults[result.fault_cause] += 1
         return result
 
 
 class CountingPair(Pair):
-    """A pair of machine and golden model that has the `coverage` of all programs it has run."""
+    """A pair of machine and golden model that records the coverage of all programs run on them."""
 
     def __init__(self, machine: CountingSimulator) -> None:
         self._machine, self._golden = machine, Observer(machine.config)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Disturbances from outside while a program runs: bus errors, resets, register writes.
 
-Each function takes a Pair, and a program with its permitted ends. It runs the program with a
-disturbance, and returns a description of a wrong behaviour, or None. For the next program, the
-memories of machine and golden model are equal again.
+Each disturbance is a function of a Pair (machine and golden model), a program and its permitted
+ends. The function runs the program with the disturbance, and returns a description of a wrong
+behaviour, or None. Afterwards it makes the memories of machine and golden model equal again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,15 @@ from systola.verif.regress.check import INSTRUCTION_LIMIT, Pair
 from systola.verif.regress.touched import Touched, users
 
 LONGEST_GAP = 60
-"""Largest number of cycles between two register writes."""
+"""Largest number of cycles between two register writes during a program."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The golden model's result of a program that runs without a disturbance."""
+    """The golden model's result of a program without a disturbance.
+
+    `touched` has the bus beats that the program needs, and `host` the host window at its end.
+    """
 
     touched: Touched
     host: NDArray[np.uint8]
@@ -47,7 +50,7 @@ class Expected:
 
     @classmethod
     def of(cls, config: Config, image: Image) -> Expected:
-        """Return the golden model's result of a program."""
+        """Run a program on the golden model, and return the result."""
         touched, host = Touched(config), image.host.copy()
         outcome = touched.run(host, image.weights, image.program_offset, limit=INSTRUCTION_LIMIT)
         return cls(touched, host, outcome)
@@ -61,7 +64,11 @@ class Expected:
         return None
 
     def stray(self, image: Image, host: NDArray[np.uint8]) -> int | None:
-        """Return the first byte of `host` that has changed although no instruction writes it."""
+        """Return the offset of the first byte that has changed although no instruction writes it.
+
+        Returns None if there is no such byte. `host` is the host window after the program, and
+        `image` has the host window before the program.
+        """
         bus = self.touched.config.host_bus_bytes
         may = np.zeros(host.size // bus, np.bool_)
         for beats in self.touched.written.values():
@@ -73,7 +80,7 @@ class Expected:
 def bus_error(
     pair: Pair, image: Image, rng: random.Random, ends: Container[Fault] = HALT
 ) -> str | None:
-    """Run a program while a memory answers one beat of one port with an error.
+    """Run a program while the host or weight memory answers one random bus beat with an error.
 
     The fault must name an instruction that needs the beat. If no instruction needs the beat, the
     error must not be visible.
@@ -86,9 +93,10 @@ def bus_error(
 
 
 def _some_beat(expected: Expected, image: Image, rng: random.Random) -> tuple[bool, int]:
-    """Return a random beat: True if it is on the host port, and its number.
+    """Return a random bus beat, as a flag and the beat's number in its window.
 
-    Most beats are needed by an instruction.
+    The flag is True for the host port, and False for the weight port. An instruction needs most of
+    the returned beats.
     """
     config = expected.touched.config
     on_host = not image.weights.size or rng.random() < 0.7
@@ -110,7 +118,7 @@ def _some_beat(expected: Expected, image: Image, rng: random.Random) -> tuple[bo
 
 
 def error_on(pair: Pair, image: Image, expected: Expected, on_host: bool, beat: int) -> str | None:
-    """Run a program with an error on the given beat, and check it as in `bus_error`."""
+    """Run a program with a bus error on the given beat, and check the fault as `bus_error` does."""
     config, touched = pair.config, expected.touched
     bus = config.host_bus_bytes if on_host else config.weight_bus_bytes
     span = (beat * bus, (beat + 1) * bus)
@@ -162,7 +170,7 @@ def _after_error(
 def silence(
     pair: Pair, image: Image, rng: random.Random, ends: Container[Fault] = HALT
 ) -> str | None:
-    """Run a program while a memory does not answer a burst with a certain beat.
+    """Run a program while the host or weight memory does not answer bursts with one random beat.
 
     If an instruction needs the beat, the fault must be BUS_TIMEOUT with the beat's port. After a
     pulse of the reset input, programs must run again.
@@ -211,7 +219,7 @@ def silence(
 def reset(
     pair: Pair, image: Image, rng: random.Random, ends: Container[Fault] = HALT
 ) -> str | None:
-    """Reset the machine in any cycle of a program, by the soft reset or by the reset input.
+    """Run a program, and reset the machine in a random cycle, by SOFT_RESET or the reset input.
 
     Afterwards only bytes that the program writes may have changed in the host window.
     """
@@ -236,7 +244,7 @@ def reset(
 def register_writes(
     pair: Pair, image: Image, rng: random.Random, ends: Container[Fault] = HALT
 ) -> str | None:
-    """Run a program while the host writes all registers, which must have no visible effect."""
+    """Run a program while the host writes random registers, which must have no visible effect."""
     problem = pair.check(image, ends=ends)
     if problem or pair.last_cycles is None:
         return problem
@@ -247,7 +255,7 @@ def register_writes(
 
     def write(spent: int) -> None:
         if spent >= cycles - 2 * LONGEST_GAP:
-            # The program might end before the writes, which would then have an effect.
+            # The program is about to end. A write after its end would have an effect.
             return
         if rng.random() < 0.2:
             pair.machine.write(Register.CONTROL, Control.START)
@@ -256,7 +264,7 @@ def register_writes(
             pair.machine.write(offset, rng.getrandbits(32))
 
     problem = pair.check(image, ends=ends, progress=write, interval=rng.randint(1, LONGEST_GAP))
-    # A program that waits for the host has no fixed cycles: the host sees the wait later.
+    # If a program waits for the host, its cycles may differ, as a busy host sees the wait later.
     waits = Opcode.SYNCHRONIZE_HOST in image.program[::INSTRUCTION_BYTES]
     if not problem and not waits and pair.last_cycles != cycles:
         problem = f"{pair.last_cycles} cycles instead of {cycles}"
@@ -264,4 +272,4 @@ def register_writes(
 
 
 DISTURBANCES = {"errors": bus_error, "silence": silence, "resets": reset, "writes": register_writes}
-"""Function of each kind of regression with disturbances."""
+"""Function that disturbs a program, for each kind of regression with disturbances."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs: parts of a regression, each of which one process runs on one machine."""
+"""Jobs: parts of a regression. The programs of a job run in order on one simulated machine."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ from systola.verif.regress.disturbances import DISTURBANCES
 from systola.verif.regress.shrink import fewest, with_words, words_of
 
 CHUNK = 15
-"""Number of programs of a job. All programs of a job have the same memories. Jobs are so short that
-a few of them use all MEMORIES."""
+"""Largest number of programs of a job.
+
+All programs of a job run with the same latency and stalls, one item of MEMORIES. Jobs are so short
+that even a small regression uses all MEMORIES."""
 MEMORIES = ((0, 0.0), (1, 0.0), (30, 0.1), (9, 0.5))
 """Latency in cycles and stall probability of the memories, which jobs use in turn."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job that runs cases number `first` to `first` + `count` - 1 of a seed."""
+    """A job that runs `count` cases of a kind, a preset and a seed, from number `first` on."""
 
     kind: str
     preset: str
@@ -54,19 +56,19 @@ class Job:
 
 @dataclass
 class Report:
-    """A report of a job's findings; reports of several jobs add up."""
+    """A report of one job, or of several jobs together: totals, failures and coverage."""
 
     totals: Totals = field(default_factory=Totals)
     failures: list[str] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
     left_out: int = 0
-    """Number of programs not run because an earlier program of their job failed.
+    """Number of programs that were not run since an earlier program of their job failed.
 
-    The first failure might also make these programs fail.
+    A failure may leave the machine in a wrong state, so that later programs would fail, too.
     """
 
     def add(self, other: Report) -> None:
-        """Add the findings of another job."""
+        """Add the report of another job to this report."""
         self.totals.add(other.totals)
         self.failures += other.failures
         self.coverage.add(other.coverage)
@@ -74,7 +76,10 @@ class Report:
 
 
 def run_job(job: Job) -> Report:
-    """Run the programs of a job, without a reset between, up to the first program that fails."""
+    """Run the programs of a job up to the first program that fails, and return the report.
+
+    The machine is not reset between programs.
+    """
     report = Report()
     with _pair(job) as pair:
         for index in range(job.first, job.first + job.count):
@@ -92,7 +97,7 @@ def run_job(job: Job) -> Report:
 def explain(job: Job, index: int, problem: str) -> str:
     """Return a description of the failure of case `index`.
 
-    It has the shortest program that still fails, and the command that repeats the failure.
+    The description has the program, shortened as far as it still fails, and a command to repeat it.
     """
     case = job.case(index)
     again = (
@@ -119,9 +124,9 @@ def explain(job: Job, index: int, problem: str) -> str:
 
 
 def fails(job: Job, index: int, image: Image) -> str | None:
-    """Run a program alone on a new machine, with the disturbance of case `index` of the job.
+    """Run a program on a new machine, with the disturbance of case `index` of the job.
 
-    Returns a description of the difference, or None.
+    Returns a description of the difference from the golden model, or None.
     """
     with _pair(job) as pair:
         return _check(pair, job, index, image)
@@ -130,9 +135,10 @@ def fails(job: Job, index: int, image: Image) -> str | None:
 def _check(
     pair: Pair, job: Job, index: int, image: Image, ends: Container[Fault] = ANY_END
 ) -> str | None:
-    """Run a case's program, or a part of it, and return the difference, or None.
+    """Run a case's program, or a part of the program, with the disturbance of the job's kind.
 
-    With a part of a program, any end is permitted.
+    Returns a description of the difference from the golden model, or None. The program must end in
+    one of the faults `ends`; by default, any end is permitted, as for a part of a program.
     """
     disturbance = DISTURBANCES.get(job.kind)
     if disturbance is None:
@@ -141,10 +147,10 @@ def _check(
 
 
 def record(job: Job, index: int, waves: Path) -> tuple[str | None, Path]:
-    """Run the program of case `index` alone, and record a waveform in `waves`.
+    """Run the program of case `index` on a new machine, and record a waveform in `waves`.
 
-    Returns the error, and a save file of the viewer with a marker at the write of the first wrong
-    byte.
+    Returns a description of the error or None, and the path of a save file for the waveform viewer.
+    The save file has a marker at the write of the first wrong byte.
     """
     with _pair(replace(job, counting=False), waves) as pair:
         problem = _check(pair, job, index, job.case(index).image())
@@ -156,7 +162,7 @@ def record(job: Job, index: int, waves: Path) -> tuple[str | None, Path]:
 
 @contextmanager
 def _pair(job: Job, waves: Path | None = None) -> Iterator[Pair]:
-    """Yield a new simulated machine with its golden model."""
+    """Yield a Pair of a new simulated machine, with the job's memories, and a golden model."""
     latency, stall = job.memory
     config = job.case(job.first).config
     memory: dict[str, Any] = {"latency": latency, "stall": stall, "seed": job.seed % (1 << 59)}

@@ -22,9 +22,9 @@ def words_of(image: Image) -> list[bytes]:
 
 
 def with_words(image: Image, words: Sequence[bytes]) -> Image:
-    """Return an image with the same data and a new program, no longer than the old one.
+    """Return an image with the same data and the given instruction words as its program.
 
-    The program ends at Halt.
+    Halt instructions fill the rest of the old program's space.
     """
     host = image.host.copy()
     host[image.program_offset :][: len(image.program)] = 0
@@ -40,9 +40,9 @@ def with_words(image: Image, words: Sequence[bytes]) -> Image:
 def fewest(items: Sequence[_Item], fails: Callable[[Sequence[_Item]], bool]) -> list[_Item]:
     """Return a short list of items for which `fails` still returns True.
 
-    No single item and no half of them can be left out. At first `fails(items)` must be True. The
-    order stays the same. The method is delta debugging (Zeller and Hildebrandt, 2002): pieces are
-    left out, and then smaller pieces when no piece of a size can be left out.
+    `fails(items)` must be True. The list has the items in the same order, and no single item can be
+    left out. The method is delta debugging (Zeller and Hildebrandt, 2002): pieces of the list are
+    left out, and smaller pieces if no piece of a size can be left out.
     """
     kept = list(items)
     size = max(1, len(kept) // 2)

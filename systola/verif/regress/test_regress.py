@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of regressions: random programs and garbage pass, and a planted error is found.
+"""Tests of regressions: programs of all kinds pass, and a planted error is found.
 
-The program that finds the error is made short."""
+Garbage is a program with meaningless instruction words. A program that finds an error is made
+short."""
 
 import json
 
@@ -28,7 +29,7 @@ from systola.verif.regress.shrink import fewest, with_words, words_of
 
 GARBAGE = 200
 ALL_GARBAGE = 100_000
-"""Number of programs of garbage with --exhaustive, which take about ten minutes."""
+"""Number of garbage programs with --exhaustive; they take about ten minutes."""
 DAMAGED, MANY_DAMAGED = 45, 3_000
 MOST_BEATS = 400
 DISTURBED = 30
@@ -52,7 +53,10 @@ class Broken(Machine):
     ],
 )
 def test_garbage(name, count):
-    """Check programs with meaningless words: the golden model's result or fault, never a hang."""
+    """Check that programs with meaningless instruction words never hang.
+
+    They must have the same result or fault on the machine as on the golden model.
+    """
     totals = regression("garbage", name, count)
     assert totals.programs + totals.abandoned == count
     assert totals.faults > count // 2
@@ -68,7 +72,7 @@ def test_garbage(name, count):
     ],
 )
 def test_damage_comes_late(name, count):
-    """Check programs with damage near their end, after hundreds of executed instructions."""
+    """Check programs with one wrong field near their end, after hundreds of right instructions."""
     totals = regression("damaged", name, count)
     assert totals.programs + totals.abandoned == count
     assert totals.faults > count // 5
@@ -76,7 +80,7 @@ def test_damage_comes_late(name, count):
 
 
 def regression(kind, name, count):
-    """Run programs of a kind, all of which must agree with the golden model; return totals."""
+    """Run programs of a kind, and return the totals; all must agree with the golden model."""
     total = Report()
     for report in run_here(jobs(kind, [name], random_seed(), 0, count), 1, run_job):
         assert not report.failures, "\n".join(report.failures)
@@ -94,7 +98,10 @@ def regression(kind, name, count):
     ],
 )
 def test_disturbances(kind, name, count):
-    """Check programs with bus errors, resets and register writes at any time."""
+    """Check programs that are disturbed in a random cycle by one of the DISTURBANCES.
+
+    Examples are bus errors, resets and register writes.
+    """
     totals = regression(kind, name, count)
     assert totals.programs >= count
     if kind != "writes":
@@ -103,7 +110,10 @@ def test_disturbances(kind, name, count):
 
 @pytest.mark.parametrize("name", ["tiny", thorough("small")])
 def test_an_error_on_each_beat(name):
-    """Check a bus error on each beat of a program, of its data and of its weights, in turn."""
+    """Check a bus error on each bus beat in turn that reads instructions, data or weights.
+
+    The beats on which a program writes its data are in the test, too.
+    """
     config = preset(name)
     image = Case("errors", name, random_seed(), 0).image()
     expected = Expected.of(config, image)
@@ -120,7 +130,10 @@ def test_an_error_on_each_beat(name):
 
 
 def test_an_error_that_nobody_reports(monkeypatch):
-    """Check that a missing bus error is found: memories answer with OKAY in its place."""
+    """Check that the regression finds a machine that reports no bus error.
+
+    For this, the memories answer with OKAY in place of the expected error.
+    """
     run = Simulator.run
     monkeypatch.setattr(
         Simulator, "run", lambda self, image, *, limit, **_: run(self, image, limit=limit)
@@ -130,7 +143,7 @@ def test_an_error_that_nobody_reports(monkeypatch):
 
 
 def test_a_stray_write():
-    """Check that a changed byte of host memory that no instruction writes is found."""
+    """Check that `stray` finds a changed byte of the host window that no instruction writes."""
     image = Case("resets", "tiny", 1, 0).image()
     expected = Expected.of(preset("tiny"), image)
     assert expected.stray(image, expected.host) is None
@@ -208,7 +221,10 @@ def test_command(tmp_path, capsys):
 
 
 def test_what_is_left_out_is_told(monkeypatch, capsys):
-    """Check that a job stops at its first failure, and that all jobs stop if a build fails."""
+    """Check the messages about programs that were not run.
+
+    A job stops at its first failure, and all jobs stop if a build of the simulator fails.
+    """
     monkeypatch.setattr(check, "Machine", Broken)
     arguments = ["--preset", "tiny", "--programs", "20", "--seed", "5", "--jobs", "1"]
     assert main(arguments) == 1

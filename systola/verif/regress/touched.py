@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A golden model that finds the bus beats that a program needs."""
+"""A golden model that records the bus beats that each instruction of a program needs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from systola.golden.machine import Machine
 
 
 class Touched(Machine):
-    """A golden model that remembers the bus beats that each instruction needs, by its number.
+    """A golden model that records bus beats. A beat is the number of a bus word in its window.
 
-    `read` and `written` are beats of the host port, `weights` are beats of the weight port. `used`
-    has the beats of `weights` with tiles that are used: other tiles may come after the program's
-    end. A beat is the number of a bus word in its window.
+    `read` and `written` have the beats on the host port that each instruction needs, by instruction
+    number. `weights` has the same for the weight port. `used` has only the beats of tiles that a
+    product uses, since other tiles may arrive after the program's end.
     """
 
     def __init__(self, config: Config) -> None:
@@ -30,30 +30,33 @@ class Touched(Machine):
         self._rows_are = self.read
 
     def write_host_memory(self, **operands: int) -> None:
-        """Execute a Write_Host_Memory, and note the beats of its rows as written."""
+        """Execute a Write_Host_Memory, and record the beats of its rows as written."""
         self._rows_are = self.written
         super().write_host_memory(**operands)
         self._rows_are = self.read
 
     def write_host_memory_alternate(self, **operands: int) -> None:
-        """Execute an alternate write, and note the beats of its rows as written."""
+        """Execute an alternate Write_Host_Memory, and record the beats of its rows as written."""
         self._rows_are = self.written
         super().write_host_memory_alternate(**operands)
         self._rows_are = self.read
 
     def load_parameters(self, *, host: int, parameter: int, count: int) -> None:
-        """Execute a Load_Parameters, and note the beats of its planes, without padding, as read."""
+        """Execute a Load_Parameters, and record the beats of its planes as read.
+
+        Beats with nothing but padding between planes are left out.
+        """
         pitch = self.config.output_pitch
         self._host_rows(host, count * PARAMETER_PLANES, pitch, self.config.cols)
         super().load_parameters(host=host, parameter=parameter, count=count)
 
     def load_table(self, *, host: int, table: int) -> None:
-        """Execute a Load_Table, and note the beats of the whole table as read."""
+        """Execute a Load_Table, and record the beats of the whole table as read."""
         self._host_rows(host, 1, TABLE_BYTES, TABLE_BYTES)
         super().load_table(host=host, table=table)
 
     def read_weights(self, *, tile: int, count: int) -> None:
-        """Execute a Read_Weights, and note the beats of all rows of its tiles as read."""
+        """Execute a Read_Weights, and record the beats of all its tiles in `weights`."""
         beats = self._tile_beats
         self.weights[self._pc].update(range(tile * beats, (tile + count) * beats))
         super().read_weights(tile=tile, count=count)
@@ -81,5 +84,5 @@ class Touched(Machine):
 
 
 def users(beats: dict[int, set[int]], beat: int) -> set[int]:
-    """Return the numbers of the instructions that need a beat."""
+    """Return the numbers of the instructions that need the bus beat `beat`."""
     return {pc for pc, needed in beats.items() if beat in needed}

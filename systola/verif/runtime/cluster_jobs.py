@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs for the workers of a cluster, in a module that workers can import, unlike pytest's."""
+"""Jobs for tests with a cluster's workers, which can import this module, but no test module."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 
 
 def squared(number: int) -> int:
-    """Return the square of a number after a short time."""
+    """Return the square of a number after 0.05 s."""
     time.sleep(0.05)
     return number * number
 
@@ -21,5 +21,5 @@ def ends(number: int) -> int:
 
 
 def fails(number: int) -> int:
-    """Raise an exception in the worker."""
+    """Raise a KeyError with the job's number in the worker process."""
     raise KeyError(number)

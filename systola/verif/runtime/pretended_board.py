@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated board on a serial line, with the golden model as its machine and optional faults."""
+"""A simulated FPGA board on a serial line, with the golden model as its machine.
+
+Faults of the board, its memory or its bus can be chosen."""
 
 from __future__ import annotations
 
@@ -23,24 +25,25 @@ from systola.golden.machine import Machine
 
 @dataclass(frozen=True, kw_only=True)
 class Faults:
-    """The faults of a simulated board; with the default values it has none."""
+    """The faults of a simulated board; with the default values the board has no fault."""
 
     identity: int = BOARD_IDENTITY
     version: int = VERSION
     register_bits: int = 0xFFFF_FFFF
     """Mask of the bits that exist in register BUS_TIMEOUT."""
     address_bits: int = 0xFFFF_FFFF
-    """Mask of the bits that are connected in memory addresses."""
+    """Mask of the address bits that are connected to the board's memory."""
     data_bits: int = 0xFFFF_FFFF
-    """Mask of the bits that memory keeps of each word."""
+    """Mask of the bits of each memory word that the board's memory stores."""
     wrong_run: int = 0
-    """Number of the program, from 1, after which the host window is wrong; 0 for no such fault."""
+    """Number, from 1, of the program that leaves wrong bytes in the host window; 0 for none."""
 
 
 class PretendedBoard:
-    """A serial line to a simulated board, which runs programs at once on a machine `config`.
+    """A serial line with a simulated board at its other end.
 
-    The board has `memory_bytes` of memory.
+    The board has a golden model of configuration `config`, and `memory_bytes` of memory. A program
+    runs to its end at the write of START.
     """
 
     name = "a pretended board"
@@ -61,12 +64,12 @@ class PretendedBoard:
         self._runs = 0
 
     def write(self, content: bytes) -> None:
-        """Take whole frames, as SerialLink sends them, and answer each request."""
+        """Take whole frames, as SerialLink sends them, and store a reply to each request."""
         for request in filter(None, map(decode_frame, content.split(b"\xc0"))):
             self._replies += encode_frame(self._answer(request))
 
     def read(self, awaited: int) -> bytes:
-        """Return all replies of the board that have not been read."""
+        """Return the bytes of all replies of the board that have not been read yet."""
         replies, self._replies = self._replies, b""
         return replies
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of compiled models in Python: arguments, division into programs, counters."""
+"""Tests of the class CompiledModel: arguments of a run, number of programs for it, counters."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def x() -> np.ndarray:
 
 
 class Watched:
-    """A golden machine that keeps the images it was given, and claims ten cycles for each."""
+    """A back end with the golden model that stores all images, and reports ten cycles for each."""
 
     def __init__(self, config: Config) -> None:
         self._machine = GoldenBackend(config)
@@ -99,9 +99,9 @@ def test_wrong_arguments(x: np.ndarray, model: CompiledModel) -> None:
 
 @pytest.mark.parametrize(("rest_singly", "programs"), [(0, 3), (2, 3), (3, 5), (7, 5)])
 def test_rests(rest_singly: int, programs: int, model: CompiledModel, x: np.ndarray) -> None:
-    """Check 19 samples in batches of 8, of which 3 samples are left.
+    """Check a run of 19 samples in batches of 8, after which 3 samples remain.
 
-    These fill a part of a batch, or run one by one.
+    The remaining samples run as a partly filled batch, or one by one.
     """
     expected = model.run(x[:16], backend="iss").y
     machine = Watched(model.config)
@@ -128,7 +128,7 @@ def test_any_number_of_samples(count: int, model: CompiledModel, x: np.ndarray) 
 
 
 def test_weights_stay(model: CompiledModel, x: np.ndarray) -> None:
-    """Check that only the inputs change from run to run; the weights are not even copied."""
+    """Check that images of successive batches differ only in the inputs, and share the weights."""
     machine = Watched(model.config)
     replace(model, rest_singly=0).run(x, backend=machine)
     first, second, _ = machine.images
@@ -147,7 +147,7 @@ def test_report(model: CompiledModel, x: np.ndarray) -> None:
     assert report.rows == run.layers
     assert report.measured_cycles == pytest.approx(run.cycles / 16)
     assert report.inferences_per_second == pytest.approx(run.inferences_per_second(50))
-    # The report's estimate is for the memories of the machine that has run, with their latency.
+    # The report's estimate is for memories with a latency of 7 cycles, as the run had.
     assert report.estimated_cycles == pytest.approx(run.cycles / 16, rel=0.1)
     assert report.estimated_cycles > model.estimate().estimated_cycles
     assert report.estimated_cycles == model.estimate(MemorySpeed(7)).estimated_cycles
@@ -173,7 +173,7 @@ def test_inputs_by_name() -> None:
 
 
 def test_short_text(model: CompiledModel, x: np.ndarray) -> None:
-    """Check the text that a model and a run show at a Python prompt and in a notebook."""
+    """Check the short texts that a Python prompt and a notebook show for a model and for a run."""
     assert repr(model).startswith("<CompiledModel for 'tiny', batch 8, litert-2, 3,338 MACs")
     assert "int8[1, 61] -> " in repr(model)
     assert repr(model.run(x, backend="iss")).endswith("no clock, outputs int8[19, 1, 10]>")
@@ -208,7 +208,7 @@ def test_images(kind: str, change: dict[str, object], says: str, model: Compiled
 
 
 def test_typed() -> None:
-    """Check that the packages have the files by which type checkers find their types (PEP 561)."""
+    """Check that the typed packages have a file py.typed, which type checkers need (PEP 561)."""
     for name in ("arch", "cli", "compiler", "golden", "runtime", "timing"):
         assert (files(f"systola.{name}") / "py.typed").is_file()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that every program begins with a check of the machine that it was built for."""
+"""Tests that each program begins with Require_Machine, and so stops on any other machine."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ NUMBERS = {
     "6x3": (6, 3, 8, 8),
     "8x8-training": (8, 8, 8, 8),
 }
-"""Sizes of each preset's machine.
+"""Sizes of the machine of each preset.
 
-They are rows and columns of the array, and bytes of a beat on the host port and the weight port.
+The sizes are: rows and columns of the array, bytes of a beat on the host port and the weight port.
 """
 
 
 def word(name: str) -> bytes:
-    """Return the instruction with which each program for a preset begins, by the text of isa.md."""
+    """Return the instruction word of Require_Machine for a preset, encoded as isa.md describes."""
     rows, columns, host, weights = NUMBERS[name]
     number = 0x07 | rows << 8 | columns << 20 | host << 32 | weights << 44
     return number.to_bytes(INSTRUCTION_BYTES, "little")
@@ -42,7 +42,7 @@ def word(name: str) -> bytes:
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Return a list to which each program on the golden model adds its first instruction."""
+    """Return a list that gets the first instruction word of each program on the golden model."""
     found: list[bytes] = []
     start = Machine.start
 
@@ -80,9 +80,9 @@ def own_program(name: str) -> None:
 
 
 def training(cores: int) -> Callable[[str], None]:
-    """Return a function that trains, evaluates and runs a network on some cores.
+    """Return a function that trains, evaluates and runs a network on `cores` cores.
 
-    The training is long enough that its weights are read.
+    The training is long enough to run the program that reads the weights, too.
     """
 
     def run(name: str) -> None:
@@ -121,7 +121,7 @@ def test_programs_begin_with_their_machine(
 
 @pytest.mark.parametrize("other", ["tiny", "small", "base", "6x3"])
 def test_other_machines_stop(other: str) -> None:
-    """Check that a program stops on any other machine before it has written a byte."""
+    """Check that a program stops on each machine for which it was not built, and writes no byte."""
     config = preset(other)
     for name in NUMBERS:
         builder = ImageBuilder(name)

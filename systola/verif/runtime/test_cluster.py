@@ -47,9 +47,9 @@ def until(what: Any, seconds: float = 60) -> None:
 
 
 def test_a_worker_is_killed(cluster: Any) -> None:
-    """Check a run in which a worker is killed: every sample comes out, in order.
+    """Check a run in which a worker process is killed: all results are right and in order.
 
-    The cluster has two workers again afterwards.
+    Afterwards the cluster has two workers again.
     """
     x = np.random.default_rng(2).integers(-128, 128, (90, 1, 61), dtype=np.int8)
     expected = compile(PATH, preset="tiny").run(x, backend="iss").y
@@ -74,9 +74,9 @@ def test_a_worker_is_killed(cluster: Any) -> None:
 
 
 def test_jobs_wait_their_turn(cluster: Any) -> None:
-    """Check that a cluster's scheduler has at most eight jobs at one time.
+    """Check that at most eight of 30 jobs are at a cluster's scheduler at one time.
 
-    It gets another job when one is done.
+    The scheduler gets another job when a job is done.
     """
     given: list[int] = []
 

@@ -20,8 +20,8 @@ from systola.verif.kit.images import parameter_entry
 
 FOLDER = ROOT / "examples"
 SCRIPTS = sorted(
-    # Other tests run the rest: verif/training/test_tutorials.py runs the tutorials, and
-    # verif/cli/test_networks_page.py the classifiers of digits, which need Keras and PyTorch.
+    # Other tests run the other scripts. verif/training/test_tutorials.py runs tutorial_*.py, and
+    # verif/cli/test_networks_page.py runs digits_*.py, which need Keras and PyTorch.
     path
     for path in FOLDER.glob("*.py")
     if not path.stem.startswith(("tutorial_", "digits_"))
@@ -48,9 +48,10 @@ def test_scripts(
 
 
 def test_ties(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that with another scale the tutorial's formula is wrong only for ties.
+    """Check the formula of examples/matrix_product.py with a scale of 1 / 80.
 
-    As the page states, these are sums halfway between two results.
+    As docs/first-program.md states, the formula is then wrong only for ties, which are sums halfway
+    between two results.
     """
     source = (FOLDER / "matrix_product.py").read_text()
     for text in ("1 / 500", "sums / 500"):
@@ -82,7 +83,10 @@ def test_loop() -> None:
 
 
 def test_places() -> None:
-    """Check where ImageBuilder places arrays of several blocks and tiles, and their operands."""
+    """Check the offsets of arrays in an image by ImageBuilder, and the operands for the arrays.
+
+    The arrays are larger than a block or a tile.
+    """
     builder = ImageBuilder("tiny")
     a = np.arange(-20, 10, dtype=np.int8).reshape(3, 10)
     first, second = builder.matrix(a), builder.room(5, 6)
@@ -101,7 +105,7 @@ def test_places() -> None:
     assert np.array_equal(image.host[12:22].view(np.int8), a[1])
     assert image.host[256:512].view(np.int8)[0] == -128
     assert image.weights.size == 7 * TINY.tile_bytes
-    # Tiles are stored along K first: after the last tile of a column comes the next column's first.
+    # All tiles along K of the first columns are stored before the first tile of the next columns.
     assert list(image.weights[4 * 16 :][:2]) == [4, 5]
     again = builder.build("halt")
     assert np.array_equal(again.host, image.host)
@@ -151,9 +155,9 @@ def test_refusals() -> None:
 
 
 def test_first_program() -> None:
-    """Check that docs/first-program.md quotes the script and a line of the hardware unchanged.
+    """Check that docs/first-program.md quotes a script and a line of the hardware unchanged.
 
-    Its command for a unit's test names the seed with which the test prints the page's numbers.
+    The page also has the command of a unit test, with the seed for the numbers on the page.
     """
     root = FOLDER.parent
     page = (root / "docs" / "first-program.md").read_text()

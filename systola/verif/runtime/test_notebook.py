@@ -21,7 +21,7 @@ def read() -> Any:
 def test_it_is_stored_without_results() -> None:
     """Check that the notebook is stored without results.
 
-    Results depend on the user, and would differ between commits.
+    Stored results would depend on the author's computer, and change with each commit.
     """
     for cell in read().cells:
         assert not cell.get("outputs")
@@ -29,7 +29,7 @@ def test_it_is_stored_without_results() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.filterwarnings("default")  # the kernel's own libraries may warn
+@pytest.mark.filterwarnings("default")  # libraries of the Jupyter kernel may warn
 def test_it_runs() -> None:
     client = pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of .npz files that are damaged in any bit, are encrypted, or make false claims."""
+"""Tests of .npz files that have a wrong bit, are cut short or encrypted, or have false headers."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def header(shape: tuple[int, ...]) -> bytes:
 
 @pytest.mark.parametrize("compress", [False, True])
 def test_any_bit(compress: bool) -> None:
-    """Check a .npz file with any one bit flipped: it is refused, or its arrays are unchanged.
+    """Check a .npz file with one flipped bit, for each bit in turn.
 
-    Only the name of an array may change.
+    The file is refused, or all values of its arrays are right. Only the arrays' names may differ.
     """
     whole = archive(compress=compress)
     assert list(read_all(whole)) == list(ARRAYS)
@@ -73,9 +73,10 @@ def test_a_password() -> None:
 
 
 def test_claims() -> None:
-    """Check that a .npz file is refused if it claims more than it has.
+    """Check that .npz files with false or forbidden headers are refused.
 
-    It may claim larger arrays, the same name twice, objects, or a member that is too long.
+    Examples are a shape larger than the data, a name twice, Python objects, and a member that is
+    too long.
     """
     for shape in ((1 << 40, 3), (2, 4), (1,), (0,), (1 << 70,)):
         content = io.BytesIO()

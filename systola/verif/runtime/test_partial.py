@@ -32,23 +32,23 @@ from systola.verif.kit.seeds import random_seed
 
 SAMPLES = 5
 BATCH = 2
-"""Number of samples in a batch; it does not divide SAMPLES, so the last batch is smaller."""
+"""Number of samples in a batch. SAMPLES is no multiple of BATCH, so the last batch is smaller."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A network with its inputs, and the parts that machine and interpreter are to run.
+    """A network with input samples, and its expected division between machine and interpreter.
 
-    `host` has the kinds of the operators for the interpreter.
+    `host` has the types of the operators that the interpreter is to run.
     """
 
     content: bytes
     inputs: tuple[NDArray[Any], ...]
     host: tuple[str, ...]
     pieces: str
-    """Order of the stages: m for a stage on the machine, i for a stage in the interpreter."""
+    """Expected stages in order, a letter each: m on the machine, i in the interpreter."""
     macs: int
-    """Number of multiply-accumulates that the machine is to run."""
+    """Expected number of multiply-accumulates on the machine for one sample."""
 
 
 def codes(rng: np.random.Generator, *shape: int) -> NDArray[np.int8]:
@@ -63,7 +63,7 @@ def dense(
     size: tuple[int, int],
     scale: float = 0.01,
 ) -> None:
-    """Add a FULLY_CONNECTED of int8 with random weights; `size` is its outputs and inputs."""
+    """Add an int8 FULLY_CONNECTED with random weights; `size` is (outputs, inputs)."""
     weights = rng.integers(-127, 128, size, np.int8)
     bias = rng.integers(-500, 500, size[0], np.int32)
     writer.fully_connected(source, result, weights, bias, scale)
@@ -95,9 +95,9 @@ def float_tail(rng: np.random.Generator) -> Case:
 
 
 def branches(rng: np.random.Generator) -> Case:
-    """Make a network with branches on the machine and in the interpreter.
+    """Make a network with two branches, one for the machine and one for the interpreter.
 
-    The interpreter alone takes the second input, as its type is bool.
+    Only the interpreter uses the network's second input, which has type bool.
     """
     writer = ModelWriter()
     x, wanted = writer.tensor((1, 10), scale=0.5), writer.tensor((1, 6), "bool")
@@ -116,7 +116,7 @@ def branches(rng: np.random.Generator) -> Case:
 
 
 def detector(rng: np.random.Generator) -> Case:
-    """Make a network that ends in a custom operator; the file lacks the shapes of its results."""
+    """Make a network that ends in a custom operator, without the shapes of its results."""
     anchors, classes, most = 6, 3, 4
     writer = ModelWriter()
     x = writer.tensor((1, 12), scale=0.5)
@@ -148,7 +148,7 @@ def detector(rng: np.random.Generator) -> Case:
 
 
 def unsigned(rng: np.random.Generator) -> Case:
-    """Make a network of uint8, with an operator that computes otherwise on uint8 than on int8."""
+    """Make a uint8 network with L2_NORMALIZATION, which computes differently on uint8 and int8."""
     writer = ModelWriter()
     byte = {"dtype": "uint8", "zero_point": 128}
     x, h = writer.tensor((1, 8), scale=0.5, **byte), writer.tensor((1, 6), scale=0.4, **byte)
@@ -171,9 +171,9 @@ STATE_KINDS = ("CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE")
 
 
 def initial_state(writer: ModelWriter, rng: np.random.Generator) -> None:
-    """Add a subgraph that gives a variable its first value.
+    """Add a subgraph that calculates the first value of the variable "state".
 
-    The machine does not take this variable, because the value is calculated.
+    The machine takes only variables with a constant first value, so the host keeps this variable.
     """
     writer.begin_subgraph()
     handle = writer.variable("state")
@@ -186,7 +186,10 @@ def initial_state(writer: ModelWriter, rng: np.random.Generator) -> None:
 
 
 def read_state(writer: ModelWriter, beside: int) -> tuple[int, int]:
-    """Add operators that join a variable and a value; return the variable's handle and the join."""
+    """Add operators that concatenate the variable "state" and the tensor `beside`.
+
+    Returns the variable's handle and the concatenated tensor.
+    """
     writer.operator("CALL_ONCE", [], [], initSubgraphIndex=1)
     handle, old = writer.variable("state"), writer.tensor(**STATE)
     both = writer.tensor((1, 12), scale=STATE["scale"])
@@ -210,10 +213,7 @@ def streaming(rng: np.random.Generator) -> Case:
 
 
 def feedback(rng: np.random.Generator) -> Case:
-    """Make a network that calculates a variable's new value from its old value.
-
-    A layer lies between the two values.
-    """
+    """Make a network with a layer that calculates a variable's new value from its old value."""
     writer = ModelWriter()
     initial_state(writer, rng)
     x, h = writer.tensor((1, 10), scale=0.5), writer.tensor(**STATE)
@@ -229,7 +229,7 @@ def feedback(rng: np.random.Generator) -> Case:
 
 
 def choice(rng: np.random.Generator) -> Case:
-    """Make a network that ends in an IF between two subgraphs."""
+    """Make a network that ends in an IF operator, which runs one of two subgraphs."""
     writer = ModelWriter()
     for kind in ("ABS", "SQUARE"):
         writer.begin_subgraph()
@@ -263,12 +263,12 @@ def test_tflite(make: Callable[[np.random.Generator], Case], tmp_path: Path) -> 
     expected = litert(case)
     for where in (model, stored(model, tmp_path)):
         compare(where.run(*case.inputs, backend="iss").outputs, expected)
-    # Without a state, each run begins with the first values of the variables.
+    # A run without a state argument begins with the first values of the variables.
     compare(model.run(*(x[:1] for x in case.inputs), backend="iss").outputs, expected, 1)
 
 
 def float_middle(rng: np.random.Generator) -> Case:
-    """Make an ONNX network with an LRN in float32 between two quantised convolutions."""
+    """Make an ONNX network with a float32 LRN operator between two quantised convolutions."""
     writer = OnnxWriter()
     x = writer.input((1, 3, 6, 6), "float32")
     first = convolution(writer, rng, x, (4, 3))
@@ -282,7 +282,10 @@ def float_middle(rng: np.random.Generator) -> Case:
 def convolution(
     writer: OnnxWriter, rng: np.random.Generator, source: str, size: tuple[int, int]
 ) -> str:
-    """Add a 3 x 3 Conv on codes; its scales are such that all ways of rounding give equal sums."""
+    """Add a quantised 3 x 3 Conv of ONNX.
+
+    With the Conv's scales, all ways of rounding give equal results.
+    """
     source = writer.dequantise(writer.quantise(source, 0.031, 3, "int8"), 0.031, 3, "int8")
     weights = writer.constant(rng.integers(-127, 128, (*size, 3, 3), np.int8))
     numbers = writer.dequantise(weights, 0.017, 0, "int8")
@@ -291,7 +294,10 @@ def convolution(
 
 
 def loop_and_branch(rng: np.random.Generator) -> Case:
-    """Make an ONNX network with an If on the machine's result, chosen by a second input."""
+    """Make an ONNX network with an If, which runs Relu or Neg on the machine's result.
+
+    The network's second input chooses between them.
+    """
     writer = OnnxWriter()
     x, flag = writer.input((1, 3, 6, 6), "float32"), writer.input((1,), "bool")
     first = convolution(writer, rng, x, (4, 3))
@@ -304,9 +310,9 @@ def loop_and_branch(rng: np.random.Generator) -> Case:
 
 
 def size_by_values(rng: np.random.Generator) -> Case:
-    """Make an ONNX network in which the values of an input decide a size.
+    """Make an ONNX network in which the values of an input set the size of a tensor.
 
-    The tests take zeros and ones, which leave the size as it is.
+    The test's values, zeros and ones, leave the tensor's size unchanged.
     """
     writer = OnnxWriter()
     x, flags = writer.input((1, 3, 6, 6), "float32"), writer.input((4,), "int64")
@@ -335,7 +341,7 @@ def test_onnx(make: Callable[[np.random.Generator], Case], tmp_path: Path) -> No
 
 
 def check(case: Case) -> CompiledModel:
-    """Compile a network; check its stages, and which part runs each operator."""
+    """Compile a network, check its stages and the place of each operator, and return the model."""
     model = compile(case.content, preset="small", batch=BATCH)
     assert isinstance(model, CompiledModel)
     stages = model.compiled.stages
@@ -363,7 +369,7 @@ def check(case: Case) -> CompiledModel:
 
 
 def stored(model: CompiledModel, folder: Path) -> CompiledModel:
-    """Save a model and return it as loaded from its file."""
+    """Save a model in a file, and return the model that is loaded from the file."""
     model.save(folder / "model.tpu")
     found = load(folder / "model.tpu")
     assert isinstance(found, CompiledModel)
@@ -372,7 +378,7 @@ def stored(model: CompiledModel, folder: Path) -> CompiledModel:
 
 
 def litert(case: Case) -> list[NDArray[Any]]:
-    """Return the outputs of the whole network in LiteRT for each sample, one after the other."""
+    """Run the whole network in LiteRT on each sample in order, and return the outputs."""
     whole = Interpreter(
         model_content=case.content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
     )
@@ -398,16 +404,17 @@ def compare(
 
 @pytest.mark.parametrize("tail", [False, True])
 def test_nothing_for_the_machine(tail: bool) -> None:
-    """Check the refusal of a network without any layer for the machine.
+    """Check that a network without a layer for the machine is refused.
 
-    The message has the reason for the whole network, and asks for no interpreter.
+    The message has the reason why the whole network does not run on the machine. It does not ask
+    the user to install an interpreter.
     """
     writer = ModelWriter()
     x, y = writer.tensor((1, 4), "float32"), writer.tensor((1, 3), "float32")
     weights = writer.tensor((3, 4), "float32", data=np.ones((3, 4), np.float32))
     writer.operator("FULLY_CONNECTED", [x, weights], [y], keepNumDims=True)
     if tail:
-        # The machine could run ABS, but ABS alone, without multiply-accumulates, is not worth it.
+        # The machine could run ABS. But a stage on the machine needs multiply-accumulates.
         quantised, z = writer.tensor((1, 3), scale=0.1), writer.tensor((1, 3), scale=0.2)
         writer.operator("QUANTIZE", [y], [quantised])
         writer.operator("ABS", [quantised], [z])
@@ -420,9 +427,9 @@ def test_nothing_for_the_machine(tail: bool) -> None:
 
 
 def test_interpreter_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check the message if an interpreter is missing: first the reason, then its name.
+    """Check the message if the interpreter that a network needs is not installed.
 
-    The reason is the operator for which the interpreter is needed.
+    The message names the operator for which the interpreter is needed, and the package to install.
     """
     monkeypatch.setattr(runtime_interpreters, "find_spec", lambda _: None)
     case = middle(np.random.default_rng(random_seed()))
@@ -430,7 +437,7 @@ def test_interpreter_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         ModelError, match=r"NORMALIZATION.*not supported; .*litert.*systola\[host\]"
     ):
         compile(case.content)
-    # An invalid batch size is refused; it is no reason to use an interpreter.
+    # An invalid batch size is refused. The message does not mention an interpreter.
     writer = ModelWriter()
     x, y = writer.tensor((1, 6), scale=0.5), writer.tensor((1, 4), scale=0.5)
     dense(writer, np.random.default_rng(random_seed()), x, y, (4, 6))
@@ -441,7 +448,7 @@ def test_interpreter_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_interpreter_refuses() -> None:
     """Check the message for an operator that neither machine nor interpreter knows.
 
-    First comes the machine's reason, then the interpreter's.
+    The message has the machine's reason first, and then the interpreter's reason.
     """
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
@@ -453,7 +460,7 @@ def test_interpreter_refuses() -> None:
 
 
 def test_a_long_reason_is_cut() -> None:
-    """Check that a long reason from LiteRT, with each wrong tensor, is cut to fit on a screen."""
+    """Check that a long error message from LiteRT, about 30 tensors, is cut to 400 characters."""
     writer = ModelWriter()
     chain = [writer.tensor((1, 4), scale=0.5, zero_point=None) for _ in range(30)]
     for source, result in pairwise(chain):
@@ -468,9 +475,9 @@ def test_a_long_reason_is_cut() -> None:
 
 
 def test_interpreters_wait_for_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that a second run takes the interpreters of the first run.
+    """Check that a second run of a model uses the interpreter processes of the first run.
 
-    Variables begin with their first values all the same.
+    In both runs, the variables begin with their first values.
     """
     case = feedback(np.random.default_rng(random_seed()))
     model = compile(case.content, preset="small", batch=BATCH)
@@ -483,7 +490,7 @@ def test_interpreters_wait_for_the_next_run(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_interpreter_that_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that a crash of the interpreter's process gives an error of one line."""
+    """Check that a crash of the interpreter's process raises an error that names the operator."""
     case = middle(np.random.default_rng(random_seed()))
     model = compile(case.content, preset="small", batch=1)
     original = runtime_interpreters.Session.run
@@ -507,14 +514,14 @@ def test_pods_are_of_one_piece(tmp_path: Path) -> None:
 
 
 def test_a_large_operator_goes_to_the_host_alone() -> None:
-    """Check that only a layer that does not fit goes to the host.
+    """Check that the host runs only the layer with results that do not fit the machine.
 
-    Another layer with as many results stays on the machine.
+    The network's other layer stays on the machine, since its results can be cut into rows.
     """
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
-    # The first layer's single row of results cannot be cut. The second layer's map is cut into
-    # rows.
+    # The first layer's results are one row, which is larger than the buffer and cannot be cut. The
+    # second layer's results are a map, which can be cut into rows.
     machine = preset("tiny")
     count = (machine.buffer_lines + 1) * machine.cols
     x, wide, y, z = (
@@ -530,9 +537,9 @@ def test_a_large_operator_goes_to_the_host_alone() -> None:
 
 
 def test_more_sizes_of_results_than_index_registers() -> None:
-    """Check more sizes of results than there are index registers, for a single sample.
+    """Check a network with results of more sizes than there are index registers, for one sample.
 
-    A program that runs once steps through no samples, and needs no registers for them.
+    A program for more samples needs an index register for each size, to step from sample to sample.
     """
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()

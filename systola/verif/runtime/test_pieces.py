@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of models cut into pieces: the whole model's bytes, balanced pieces, a pipeline's time."""
+"""Tests of models cut into pieces, each of which runs on a core of its own (a pipeline).
+
+The results must equal the whole model's bytes, and the pieces' cycles must be balanced."""
 
 from __future__ import annotations
 
@@ -66,9 +68,9 @@ def test_bytes(name: str, cores: int) -> None:
 
 
 def test_several_values_between_pieces() -> None:
-    """Check pieces with two inputs and two outputs.
+    """Check a network with two inputs and two outputs that is cut into pieces.
 
-    Some values pass through pieces that do not use them.
+    A piece hands on values that only a later piece uses.
     """
     writer = ModelWriter()
     shape = (1, 1, 1, 4)
@@ -108,7 +110,7 @@ def test_even_cuts() -> None:
 
 
 def test_cuts_move_to_where_it_is_faster() -> None:
-    """Check that cuts move if compiled pieces show that the values at a cut cost too much."""
+    """Check that a cut between pieces moves if the transfer of values at the cut costs too much."""
     costs = [10, 10, 10, 10, 10, 10]
     extra = {3: 9.0}
     crossing = Counter(extra)
@@ -116,7 +118,7 @@ def test_cuts_move_to_where_it_is_faster() -> None:
     def cycles(begin: int, end: int) -> float:
         return sum(costs[begin:end]) + crossing[begin] + crossing[end]
 
-    # each piece takes 39; with any other cut, one piece takes 40 or more
+    # At this cut, each piece takes 39 cycles. At any other cut, a piece takes 40 cycles or more.
     assert moved([0, 3, 6], cycles) == [0, 3, 6]
     extra[3] = 11.0
     crossing = Counter(extra)
@@ -132,10 +134,10 @@ def _run(cycles: int, samples: int = 1) -> RunResult:
 
 
 def test_time_of_a_pipeline() -> None:
-    """Check the time of a pipeline of pieces.
+    """Check the calculated cycles of a pipeline of pieces.
 
-    A pipeline of k equal pieces takes m + k - 1 times as long for m batches as one piece for a
-    batch. If pieces differ, the slowest piece sets the time.
+    If a piece takes t cycles for a batch, a pipeline of k equal pieces takes (m + k - 1) * t cycles
+    for m batches. If pieces differ, the slowest piece determines the cycles.
     """
     equal, other = _run(100), [_run(cycles) for cycles in (10, 30, 20)]
     books = Books(4, MemorySpeed())
@@ -161,7 +163,7 @@ def test_time_of_replicas() -> None:
 
 
 def test_rtl() -> None:
-    """Check two pieces on the RTL: a piece begins when the piece before it has ended."""
+    """Check two pieces on the RTL: the second starts a batch when the first has ended it."""
     name = NETWORKS[0]
     x = samples(name, 8)
     run = in_pieces(name, 2, 2, preset="tiny").run(x)
@@ -177,9 +179,9 @@ def test_rtl() -> None:
 
 @pytest.mark.thorough
 def test_batches_of_a_pipeline() -> None:
-    """Check that a pipeline by default runs many small batches of a network.
+    """Check that a pipeline by default runs eight samples of a network as eight batches.
 
-    The network runs small batches as well as large batches.
+    This network takes as many cycles for a sample in small batches as in large batches.
     """
     with Strategy(4, "base", split=True, backend="iss").scope():
         model = compile(MODELS / "ds_cnn_kws.tflite")
@@ -189,9 +191,9 @@ def test_batches_of_a_pipeline() -> None:
 
 @pytest.mark.parametrize("name", ["cnn_residual_dw_pool.tflite", "lenet5.tflite"])
 def test_bands_are_the_rows_of_their_layer(name: str) -> None:
-    """Check cuts anywhere in a layer: its bands have all rows once.
+    """Check cuts at each row band of a network's layers.
 
-    Other layers stay as they were.
+    The two bands of a cut layer together have all its rows, each once. Other layers do not change.
     """
     network, _ = read_model((MODELS / name).read_bytes())
     items = network.translation.items
@@ -218,9 +220,9 @@ def test_bands_are_the_rows_of_their_layer(name: str) -> None:
 
 
 def test_pieces_have_what_they_take() -> None:
-    """Check three cuts anywhere: each piece gets its values from the pieces before it.
+    """Check three cuts at any places: each piece gets all its inputs from the pieces before it.
 
-    Of the values that a cut layer takes, a piece gets only the rows that it needs.
+    For a part of a cut layer, a piece gets only the input rows that this part needs.
     """
     network, _ = read_model((MODELS / "cnn_residual_dw_pool.tflite").read_bytes())
     items = network.translation.items
@@ -240,7 +242,10 @@ def test_pieces_have_what_they_take() -> None:
 
 
 def test_balanced() -> None:
-    """Check that operators' estimated costs are corrected by the cycles that pieces have taken."""
+    """Check that pieces are balanced although the estimated costs of operators are wrong.
+
+    The cycles of compiled pieces correct the estimates.
+    """
     true = [3.0] * 10 + [1.0] * 30
 
     def cycles(begin: int, end: int) -> float:

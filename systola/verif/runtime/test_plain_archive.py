@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that archives are refused if they claim more than their file has, also by commands."""
+"""Tests that zip archives are refused if their members claim more bytes than the file has."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from systola.runtime.program_file import ProgramFileError, read_program
 from systola.verif.cli.test_errors import MODEL, run
 
 LOCAL, DIRECTORY, END = "<IHHHHHIIIHH", "<IHHHHHHIIIHHHHHII", "<IHHHHIIH"
-"""Formats of the three records of a zip file, by its specification (APPNOTE.TXT)."""
+"""Formats, for module struct, of a zip file's three kinds of headers (APPNOTE.TXT)."""
 
 
 def zip_file(members: Sequence[tuple[str, int, bytes]], data: bytes) -> bytes:
-    """Return a zip file of members without compression.
+    """Return a zip file of uncompressed members: `data`, and a directory that lists the members.
 
-    Each member has a name, the place of its header in `data`, and its content.
+    Each member has a name, the offset of its header in `data`, and its content.
     """
     directory = b"".join(
         struct.pack(
@@ -55,9 +55,9 @@ def local_header(name: str, content: bytes) -> bytes:
 
 
 def overlapping(count: int, size: int) -> bytes:
-    """Return a zip file of members that contain each other.
+    """Return a zip file of `count` members that overlap: each contains all members after it.
 
-    Each member begins with the header of the next member, and ends with its bytes.
+    A member's content is the header of the next member, followed by the next member's content.
     """
     data = bytes(size)
     found: list[tuple[str, bytes]] = []
@@ -76,7 +76,7 @@ def check(content: bytes) -> None:
 
 
 def test_overlapping_members_are_an_archive_to_others() -> None:
-    """Check that Python's own zipfile reads a file with overlapping members."""
+    """Check that Python's module zipfile alone does not refuse a file with overlapping members."""
     content = overlapping(4, 1000)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         sizes = [len(archive.read(name)) for name in archive.namelist()]
@@ -85,7 +85,10 @@ def test_overlapping_members_are_an_archive_to_others() -> None:
 
 
 def test_a_small_file_takes_little_memory() -> None:
-    """Check that a file of 100 kB that claims ten megabytes is refused before memory is taken."""
+    """Check a file of 100 kB with members that claim ten megabytes.
+
+    The file is refused before memory for the members is allocated.
+    """
     content = overlapping(100, 100_000)
     tracemalloc.start()
     try:
@@ -97,7 +100,7 @@ def test_a_small_file_takes_little_memory() -> None:
 
 
 def test_members() -> None:
-    """Check that the files that numpy and this project write are accepted."""
+    """Check that .npz files from numpy, and a zip file without members, are accepted."""
     for save in (np.savez, np.savez_compressed):
         file = io.BytesIO()
         save(file, x=np.zeros((3, 4)), y=np.arange(5), empty=np.zeros(0))
@@ -124,7 +127,10 @@ def test_a_member_outside_the_file() -> None:
 
 
 def compressed(unpacked: int) -> bytes:
-    """Return a compressed .npz file of arrays of zeros, with names that the commands expect."""
+    """Return a compressed .npz file of two arrays, each with `unpacked` bytes of zeros.
+
+    The arrays have names that commands of `tpu` expect.
+    """
     file = io.BytesIO()
     zeros = np.zeros(unpacked, np.int8)
     np.savez_compressed(file, x=zeros, about=zeros)
@@ -132,14 +138,14 @@ def compressed(unpacked: int) -> bytes:
 
 
 def test_compressed_beyond_measure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that much data is refused if it is compressed as far as zeros can be.
+    """Check that a file that would unpack to many times its size is refused.
 
-    A small amount of such data is accepted.
+    If the unpacked size is below SMALL_BYTES, the file is accepted.
     """
     monkeypatch.setattr("systola.runtime.plain_archive.SMALL_BYTES", 8 << 20)
     check(compressed(3 << 20))
     with pytest.raises(zipfile.BadZipFile, match=r"claims to unpack to 8,388,864 bytes from \d"):
-        check(compressed(4 << 20))  # each array also has a header of 128 bytes
+        check(compressed(4 << 20))  # 8 MiB, and a header of 128 bytes for each array
 
 
 @pytest.mark.parametrize(
@@ -156,7 +162,10 @@ def test_commands(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Check that each command that reads arrays checks the archive before it takes memory."""
+    """Check that each command that reads a .npz file refuses one that would unpack to 128 MiB.
+
+    The command does so before it allocates the memory.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("systola.runtime.plain_archive.SMALL_BYTES", 8 << 20)
     Path("bomb.npz").write_bytes(compressed(64 << 20))
@@ -173,7 +182,7 @@ def test_commands(
 
 
 def test_the_checksum_is_not_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that overlapping members are refused even if their checksum is right."""
+    """Check that a file with overlapping members is refused even if its checksum is right."""
     monkeypatch.setattr(program_file, "_checksum", lambda members: b"")
     with pytest.raises(ProgramFileError, match="not a compiled program, or damaged"):
         read_program(object, overlapping(3, 100))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of pods: every sample once, in order, with one core's bytes, and correct cycles."""
+"""Tests of pods: the samples of a run are divided among the cores, and all cycles are counted.
+
+The results must be in order, and equal one core's results."""
 
 from __future__ import annotations
 
@@ -108,7 +110,10 @@ def test_evaluate(one: CompiledModel, x: np.ndarray, y: np.ndarray) -> None:
 
 
 def test_scope(one: CompiledModel, tmp_path: Path, x: np.ndarray, y: np.ndarray) -> None:
-    """Check that a model gets the pod of the scope in which it is made, and no pod elsewhere."""
+    """Check that a model compiled or loaded in the scope of a Strategy runs on its pod.
+
+    A model that is compiled outside any scope runs on one core.
+    """
     outer, inner = Strategy(2, "tiny", backend="iss"), Strategy(3, "tiny", backend="iss")
     with outer.scope() as entered:
         assert entered is outer
@@ -149,9 +154,9 @@ def test_strategies() -> None:
 
 @pytest.mark.parametrize("memory", [(0, 0.0), thorough((9, 0.3))])
 def test_rtl(memory: tuple[int, float], one: CompiledModel, x: np.ndarray, y: np.ndarray) -> None:
-    """Check that each core of a pod takes as many cycles as alone.
+    """Check that a core of a pod takes as many cycles for its samples as a single machine.
 
-    The slowest core ends the run.
+    The run's cycles are the slowest core's cycles.
     """
     latency, stall = memory
     how = {"latency": latency, "stall": stall}
@@ -180,7 +185,7 @@ def test_rtl(memory: tuple[int, float], one: CompiledModel, x: np.ndarray, y: np
 
 
 def test_elsewhere(x: np.ndarray, y: np.ndarray) -> None:
-    """Check that a pod gives the same results and counts if another process does its work."""
+    """Check that a pod's work can be pickled and run elsewhere with the same results and counts."""
     model = pod_model(Strategy(2, "tiny", backend="iss"), batch=4)
     here = model.run(x)
 
@@ -197,9 +202,9 @@ def test_elsewhere(x: np.ndarray, y: np.ndarray) -> None:
 
 
 class Faulty(GoldenBackend):
-    """A back end on which the second program ends in a fault.
+    """A back end on which the second started program ends in a fault.
 
-    Other programs run until they are stopped.
+    The other programs call `progress` until it stops them.
     """
 
     begun = 0
@@ -217,7 +222,7 @@ class Faulty(GoldenBackend):
 
 
 def test_a_core_that_fails(monkeypatch: pytest.MonkeyPatch, x: np.ndarray) -> None:
-    """Check that the fault of a core is reported, and that no other core runs on."""
+    """Check that the fault of a core is reported, and that the other cores are stopped."""
     monkeypatch.setattr(work, "make_backend", lambda name, config, **_: Faulty(config))
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     model = pod_model(Strategy(8, "tiny"))
@@ -231,7 +236,7 @@ def test_a_core_that_fails(monkeypatch: pytest.MonkeyPatch, x: np.ndarray) -> No
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 5, 16])
 def test_products(cores: int) -> None:
-    """Check a matrix product divided among cores: the shares make each result once."""
+    """Check a matrix product divided among cores: exactly one core calculates each result."""
     config, seed = preset("tiny"), random_seed()
     rng = np.random.default_rng(seed)
     for _ in range(5):
@@ -249,9 +254,9 @@ def test_products(cores: int) -> None:
 
 
 def test_few_rows_are_divided_by_columns() -> None:
-    """Check that a product with few rows is divided by columns.
+    """Check that a matrix product with few rows is divided among cores by columns, not by rows.
 
-    Divided by rows, it would make each core load all weights.
+    If it were divided by rows, each core would have to load all weights.
     """
     a, layer = random_gemm(8, 64, 64, 0)
     shares = share_gemm(preset("base"), a, layer, 4, MemorySpeed(0, 0.0))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the function that finds out whether ONNX Runtime saturates sums.
+"""Tests of the function that finds out whether the processor lacks VNNI instructions.
 
-It does so from the processor's flags.
+On such a processor, ONNX Runtime saturates sums. The function reads the flags in /proc/cpuinfo.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of compiled models in files: loading gives the same model, or one clear message."""
+"""Tests of files with compiled models: a file is loaded as the same model, or is refused."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_round_trip(name: str, tmp_path: Path) -> None:
 
 
 def loaded(content: bytes) -> CompiledModel | None:
-    """Return the model in a file, or None if the file is refused in one line."""
+    """Return the model in a file, or None if the file is refused with a message of one line."""
     try:
         return load(content)
     except ProgramFileError as error:
@@ -72,7 +72,7 @@ def archive_of(
     compression: int = zipfile.ZIP_STORED,
     comment: bytes | None = None,
 ) -> bytes:
-    """Return an archive of `members` with a right checksum, or with `comment` in place of it."""
+    """Return a zip archive of `members`. Its comment is `comment`, or by default the checksum."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", compression) as archive:
         for name, data in members.items():
@@ -82,7 +82,10 @@ def archive_of(
 
 
 def test_mutated_bytes() -> None:
-    """Check files with bytes changed, cut out, doubled and inserted anywhere."""
+    """Check 1000 files with bytes changed, left out, doubled or inserted at random places.
+
+    Each file is refused, or gives the same model.
+    """
     content = compiled(NAME).to_bytes()
     rng = random.Random(random_seed())
     for _ in range(1000):
@@ -93,7 +96,7 @@ def test_mutated_bytes() -> None:
             mutant[at : at + size] = piece
         if rng.random() < 0.1:
             del mutant[rng.randrange(len(mutant)) :]
-        # A file that still loads has the same content; only the archive's own headers may differ.
+        # If a file still loads, only headers of the archive differ, and the model is the same.
         back = loaded(bytes(mutant))
         assert back is None or back.to_bytes() == content
 
@@ -134,14 +137,14 @@ def test_other_archives(members: dict[str, bytes], says: str) -> None:
 
 
 def test_nothing_is_compressed() -> None:
-    """Check that a compressed file is refused, as a small one could fill the memory."""
+    """Check that a compressed archive is refused, since it could unpack to any amount of memory."""
     members = members_of(compiled(NAME).to_bytes())
     with pytest.raises(ProgramFileError, match="it is compressed"):
         load(archive_of(members, zipfile.ZIP_DEFLATED))
 
 
 def first_of(node: Any, name: str) -> dict[str, Any] | None:
-    """Return the first object of class `name` in a JSON description, or None."""
+    """Return the first object with "class": `name` in a JSON value, at any depth, or None."""
     if isinstance(node, dict) and node.get("class") == name:
         return node
     children = list(node.values()) if isinstance(node, dict) else node
@@ -226,7 +229,10 @@ def mutate(rng: random.Random, node: Any) -> Any:
 
 @pytest.mark.parametrize("name", ["mlp_floatio", "cnn_residual_dw_pool"])
 def test_hostile_descriptions(name: str) -> None:
-    """Check that a changed description with a right checksum is refused, or runs without harm."""
+    """Check models with a random change in their JSON description, and with a right checksum.
+
+    Each model is refused, or runs, or ends with one of the project's own errors.
+    """
     members = members_of(compiled(name).to_bytes())
     rng = random.Random(random_seed())
     x = np.zeros((2, *compiled(name).inputs[0].shape), compiled(name).inputs[0].dtype)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of quantising to int16, of masks before a softmax, and of first and last operators."""
+"""Tests of quantising to int16, of masks before a softmax, and of a network's first operator."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ MASK = np.array([0, 0, -1e4, 0, -1e9, 0, 0, 0], np.float32)
 
 
 def test_to_int16() -> None:
-    """Check a network quantised to int16: its layers run on the machine with LiteRT's bytes.
+    """Check a network quantised to int16 activations and int8 weights.
 
-    Its noise is less than with int8.
+    Its layers run on the machine, the results equal LiteRT's bytes, and the noise is less than with
+    int8 activations.
     """
     rng = np.random.default_rng(random_seed())
     content = float_tflite.classifier(rng)
@@ -40,7 +41,7 @@ def test_to_int16() -> None:
 
 
 def masked_tflite() -> bytes:
-    """Return a .tflite model of a softmax of scores, some of which a mask removes."""
+    """Return a .tflite model: a softmax of eight scores, after an ADD of MASK that removes two."""
     writer = ModelWriter()
     x, y, z = (writer.tensor((1, 8), "float32") for _ in range(3))
     mask = writer.tensor((1, 8), "float32", data=MASK.reshape(1, 8))
@@ -50,7 +51,7 @@ def masked_tflite() -> bytes:
 
 
 def masked_onnx() -> bytes:
-    """Return an ONNX model of a softmax of scores, some of which a mask removes."""
+    """Return an ONNX model: a softmax of eight scores, after an Add of MASK that removes two."""
     writer = OnnxWriter()
     x = writer.input((1, 8), "float32")
     y = writer.node("Add", x, writer.constant(MASK.reshape(1, 8)))
@@ -66,10 +67,10 @@ def test_masks_leave_codes_for_the_scores(form: str) -> None:
     exact = np.exp(x + MASK)
     exact /= exact.sum(axis=-1, keepdims=True)
     found = np.asarray(compile_model(made.content, preset="base").run(x, backend="iss").outputs[0])
-    # A score is off by at most half a step of x, 6 / 255, and half a step of the sum, 36 / 255. The
-    # result changes most if it is a half, its score is too large and all others are too small. It
-    # then changes by less than tanh(off / 2). Half a step of 1 / 256 and the error of a table's
-    # entry come on top.
+    # `off` is the largest error of a score: half a step of the codes of x (a step is 6 / 255), and
+    # half a step of the codes of the sum (36 / 255). The softmax changes most if a result is 1 / 2,
+    # its score is too large and all other scores are too small. The change is then less than
+    # tanh(off / 2). Half a step of the result (1 / 256) and the error of a table's entry are added.
     off = (6 / 255 + 36 / 255) / 2
     assert np.abs(found.reshape(exact.shape) - exact).max() < np.tanh(off / 2) + 1 / 256
     assert not found.reshape(-1, 8)[:, MASK < 0].any()
@@ -78,7 +79,10 @@ def test_masks_leave_codes_for_the_scores(form: str) -> None:
 @pytest.mark.parametrize("form", ["tflite", "onnx"])
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 32])
 def test_all_samples_calibrate(form: str, count: int) -> None:
-    """Check that the range of the scores includes the first sample and the last sample."""
+    """Check that the quantiser takes the range of the scores from all samples.
+
+    Only the first or the last sample has large scores.
+    """
     for place in (0, count - 1):
         x = np.full((count, 1, 8), 0.01, np.float32)
         x[place] = [-3, 3, 0, 2, 1, 0, -1, 0]
@@ -90,7 +94,10 @@ def test_all_samples_calibrate(form: str, count: int) -> None:
 
 
 def test_other_constants_stay() -> None:
-    """Check that only constants are clipped that are added before a softmax and go nowhere else."""
+    """Check that `masks` clips only constants that are added to the input of a softmax.
+
+    A constant that is also used elsewhere is not clipped.
+    """
     steps = [
         Step("ADD", ["x", "mask"], ["a"]),
         Step("RESHAPE", ["a", "shape"], ["b"]),
@@ -111,7 +118,7 @@ def test_other_constants_stay() -> None:
 def test_a_pooling_that_comes_first() -> None:
     """Check that a pooling at the start of a network is quantised.
 
-    No layer before it has codes, so the quantiser leaves it in float32 unless it is asked.
+    By default, ONNX Runtime's quantiser leaves such a pooling in float32.
     """
     writer = OnnxWriter()
     x = writer.input((1, 3, 6, 6), "float32")
@@ -121,13 +128,13 @@ def test_a_pooling_that_comes_first() -> None:
     model = compile_model(made.content, preset="base")
     assert {each.kind: each.place for each in model.placement}["AveragePool"] is Place.MACHINE
     found = np.asarray(model.run(given, backend="iss").outputs[0])
-    # A step between codes is 2 / 255 at most, and half-way results may be rounded to either side.
+    # One step between codes is at most 2 / 255. A result between two codes may get either code.
     assert np.abs(found - interpret_onnx(made.content, given)).max() < 2.1 / 255
 
 
 @pytest.mark.parametrize("kind", ["NonZero", "Cast"])
 def test_results_that_cannot_be_compared(kind: str) -> None:
-    """Check that results of text, or with a shape that depends on values, are refused."""
+    """Check that networks are refused if their results are text, or have a shape set by values."""
     writer = OnnxWriter()
     y = writer.node("Relu", writer.input((1, 4), "float32"))
     if kind == "Cast":

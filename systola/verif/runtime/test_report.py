@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the report of a network's layers, its table and its roofline."""
+"""Tests of the report on a network's layers, as rows, as a table and as a roofline."""
 
 import re
 from math import inf
@@ -97,11 +97,11 @@ def test_estimate_is_one_of_an_inference():
 
 
 def test_measured():
-    """Check the measured cycles of layers that run for each of four samples.
+    """Check the measured cycles of layers; all but the last layer run once for each of 4 samples.
 
-    The last layer and the outputs run once for all samples. The first pass of the other layers
-    includes work that is done once, so only the other three passes count. The rest is set-up and
-    end.
+    The last layer and the outputs run once for all samples. The first pass of a layer includes
+    set-up, so only the layer's other three passes count. The remaining cycles of a run are in a row
+    for overhead.
     """
     network = compiled("cnn_s2_valid5_same3_1x1")
     number, program = device_stage(network)
@@ -139,7 +139,11 @@ def test_single_pass_counts_from_the_start():
 
 
 def test_passes_of_a_loop():
-    """Check that all passes of a loop are measured but the first, and none if tags are missing."""
+    """Check the measured cycles of two layers in a loop of 100 passes.
+
+    The first layer's first pass is not measured, since it has no tag before it. A run with missing
+    tags is not measured.
+    """
     tags = [(10 * i + 1000, i % 2) for i in range(200)]
     measured = Measurements()
     measured.add(0, result(5000, tags))
@@ -172,7 +176,10 @@ def test_table():
 
 
 def test_energy_of_an_inference():
-    """Check that the energy of a batch is divided by its samples; the host's work takes none."""
+    """Check that an inference has a batch's energy divided by the number of samples.
+
+    Operators on the host add no energy.
+    """
     report = make_report(CONFIG, compiled())
     _, program = device_stage(compiled())
     done = activity(CONFIG, program.image.program)
@@ -245,11 +252,11 @@ def layer(number, macs, cycles, **moved):
 def test_roofline():
     """Check the dots of layers in a roofline.
 
-    Layers that use all that array and ports allow lie on the roof, other layers below.
+    A layer that is as fast as the array or a port allows lies on the roof. Other layers lie below.
     """
     rows = (
-        layer(0, 25_600, 100, weights=1600),  # the ridge: 256 MACs a cycle, 16 a byte
-        layer(1, 1_000, 625, weights=10_000),  # the slope: 1.6 MACs a cycle, 0.1 a byte
+        layer(0, 25_600, 100, weights=1600),  # at the ridge: 256 MACs a cycle, 16 MACs a byte
+        layer(1, 1_000, 625, weights=10_000),  # on the slope: 1.6 MACs a cycle, 0.1 MACs a byte
         layer(2, 1_000, 625, host_in=100, host_out=10_000, weights=9_999),
         layer(3, 12_800, 100, weights=800),
     )
@@ -277,10 +284,10 @@ def test_roofline():
 
 
 def test_roofline_of_layers_that_overlap():
-    """Check that dots stay below the roof although layers overlap.
+    """Check that no dot is above the roof, although a layer starts before the previous layer's end.
 
-    Work that a layer does before the layer before it ends does not lift its dot. A layer without
-    moved bytes has infinitely many multiply-accumulates a byte.
+    A layer with fewer cycles than its work needs gets an open dot on the roof. A layer that moves
+    no bytes has infinitely many multiply-accumulates a byte.
     """
     rows = (
         layer(0, 25_600, 50, weights=1600),
@@ -311,9 +318,9 @@ def test_roofline_of_a_network():
 
 
 def test_rows_of_moves() -> None:
-    """Check the names of report rows for steps that only reorder an operator's elements.
+    """Check the name of a report row for a step that only reorders an operator's elements.
 
-    They differ from the operator's name.
+    The name is "transpose for", followed by the operator's name.
     """
     rows = compile(convolution(), preset="small", batch=1).estimate().rows
     names = [row.operator for row in rows if "(Conv" in row.operator]

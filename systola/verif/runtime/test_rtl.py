@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test of compiled models on the simulated RTL."""
+"""A test of random chains of fully connected layers on the simulated RTL."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_random_chains(latency: int, stall: float) -> None:
     golden = GoldenBackend(CONFIG)
     for _ in range(40):
         widths = [int(2 ** rng.uniform(0, 7)) for _ in range(int(rng.integers(2, 5)))]
-        # One input in four is 40 times as wide, and may not fit the buffer.
+        # In one of four chains, the input has 40 times as many values, and may not fit the buffer.
         widths[0] *= int(rng.choice([1, 1, 1, 40]))
         layers = [random_layer(rng, k, n) for k, n in pairwise(widths)]
         rows = int(2 ** rng.uniform(0, 7))

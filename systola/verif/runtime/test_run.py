@@ -56,7 +56,7 @@ def test_shapes(network: Network, x: np.ndarray) -> None:
 
 
 class Clocked:
-    """A back end that claims ten cycles for each program, or reports a fault."""
+    """A golden model that reports ten cycles for each program, and a fault if one is given."""
 
     def __init__(self, fault: FaultReport | None = None) -> None:
         self._fault = fault

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of a board's self-test: all checks pass on a working board, and each finds its fault."""
+"""Tests of the self-test of a board: a working board passes all checks.
+
+Each fault of a board fails the check that is meant to find it."""
 
 from __future__ import annotations
 
@@ -57,9 +59,9 @@ def test_another_machine() -> None:
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Check that the command prints a line for each check, and its status.
+    """Check that `tpu selftest` prints a line for each check, and advice after a failed check.
 
-    The status is 1 after a check that fails.
+    The exit status is 0 if all checks pass, and 1 if a check fails.
     """
     board = PretendedBoard(CONFIG)
     made: list[Any] = []

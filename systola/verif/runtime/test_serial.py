@@ -43,7 +43,10 @@ NMEA = b"$GPGGA,092750.000,5321.6802,N,00630.3372,W,1,8,1.03,61.7,M,55.2,M,,*76\
 IMAGE = make_image([encode(Opcode.HALT)], host=np.zeros(4096, np.uint8))
 
 Far = Callable[[bytes], bytes]
-"""Type of the far end of a port: a function from the bytes it received to the bytes it sends."""
+"""Type of a device at the other end of a serial port (far end), which is a function.
+
+The function takes the bytes that have arrived at the device, and returns the bytes to send.
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +57,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def port_to(far: Far) -> Generator[str]:
-    """Yield the name of a serial port with the function `far` at its other end."""
+    """Yield the name of a pseudo terminal, as a serial port, with device `far` at its other end."""
     master, slave = pty.openpty()
     tty.setraw(slave)
     ended = threading.Event()
@@ -77,7 +80,7 @@ def port_to(far: Far) -> Generator[str]:
 
 
 def receiver() -> Far:
-    """Return a far end like a GPS receiver, which sends a byte in each call, for any input."""
+    """Return a device that ignores its input, and sends a byte of GPS text at each call."""
     sentence = bytearray(NMEA)
 
     def far(came: bytes) -> bytes:
@@ -88,9 +91,10 @@ def receiver() -> Far:
 
 
 class Board:
-    """A far end like a board that has `at_rest` in STATUS until START, and `started` ever after.
+    """A device that answers like a board, but runs no programs.
 
-    The far end has no reset: it only counts the resets that it receives.
+    STATUS reads as `at_rest` before START, and as `started` after it. `resets` counts the writes of
+    SOFT_RESET, which have no other effect.
     """
 
     def __init__(self, *, at_rest: Status, started: Status) -> None:
@@ -143,7 +147,7 @@ def test_a_board() -> None:
     ("far", "came"),
     [
         (receiver(), r"only [\d,]+ bytes that are no reply"),
-        # like a cable from the port back to itself
+        # This device sends all bytes back, as a cable from the port to itself would.
         (lambda came: came, r"only [\d,]+ bytes that are no reply"),
         (lambda came: b"", "not a byte"),
     ],
@@ -153,7 +157,7 @@ def test_no_board(far: Far, came: str, capsys: pytest.CaptureFixture[str]) -> No
     with port_to(far) as name:
         began = time.monotonic()
         status, out, err = run(f"gemm 4 4 4 --preset tiny --backend serial --port {name}", capsys)
-    # enough for eight attempts of 0.05 s each, and for the bytes
+    # Eight attempts of 0.05 s each, with the transfer of the bytes, take less than 5 s.
     assert time.monotonic() - began < 5
     assert (status, out) == (2, "")
     assert err.startswith(f"tpu: error: no answer from the board on {name} in 8 attempts, ")
@@ -162,7 +166,7 @@ def test_no_board(far: Far, came: str, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_a_port_that_takes_nothing() -> None:
-    """Check that a write to a port that is not read at its other end ends in a timeout."""
+    """Check that a write to a serial port times out if the device does not read its bytes."""
     master, slave = pty.openpty()
     tty.setraw(slave)
     try:
@@ -188,9 +192,9 @@ def test_always_busy(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_always_waiting() -> None:
-    """Check that a machine that always waits for the host ends in a timeout.
+    """Check that a program with a Synchronize_Host that never ends is stopped by the time limit.
 
-    The host lets it pass as often as it waits.
+    The host lets the program go on each time, but STATUS always shows that it waits.
     """
     board = Board(at_rest=Status(0), started=Status.BUSY | Status.WAITING)
     with port_to(board) as name:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of variables that stay in the unified buffer from sample to sample.
+"""Tests of networks with variables that stay in the unified buffer from sample to sample.
 
-They check LiteRT's bytes, states that share a machine, and lost values.
+A state has the values of all variables between runs of a model. A ring is a variable with the last
+rows of a map. PHASES programs, which take turns, write its new rows to different lines.
 """
 
 from __future__ import annotations
@@ -47,13 +48,16 @@ from systola.verif.runtime.test_variables import (
 )
 
 STREAM = 3 * PHASES
-"""Number of samples in a stream: a ring begins at each of its places several times."""
+"""Number of samples in a stream, in which each of the PHASES programs runs three times."""
 
 
 def keep_last(
     writer: ModelWriter, handle: int, new: int, kept: int, rows: int, channels: int
 ) -> int:
-    """Add the usual operators of a ring: join old and new rows, and keep the last of them."""
+    """Add the operators of a ring: concatenate old and new rows, and keep the last `kept` rows.
+
+    Returns the concatenated tensor.
+    """
     old = read(writer, handle, (1, kept, 1, channels))
     joined = writer.tensor((1, kept + rows, 1, channels), **SCALE)
     writer.operator("CONCATENATION", [old, new], [joined], axis=1)
@@ -67,7 +71,7 @@ def keep_last(
 
 @dataclass(frozen=True)
 class Spotter:
-    """A streaming network as in microWakeWord, with convolutions over rings of the last frames."""
+    """A function that adds a streaming network, as in microWakeWord: convolutions over rings."""
 
     rows: int = 1
     """Number of new rows in each sample."""
@@ -76,13 +80,13 @@ class Spotter:
     """Number of rows of the first convolution's kernel."""
     channels: tuple[int, ...] = (32, 48, 48)
     kernels: tuple[int, ...] = (5, 9)
-    """Numbers of rows of the depthwise convolutions' kernels.
+    """Number of rows of each depthwise convolution's kernel.
 
-    A convolution comes before each depthwise convolution, and after the last one. `channels` has
-    the number of channels that each of these convolutions makes.
+    A full convolution comes before each depthwise convolution, and after the last. `channels` has
+    the number of result channels of each full convolution.
     """
     last: int = 5
-    """Number of rows that the dense layer takes."""
+    """Number of rows that the dense layer at the end takes."""
 
     def __call__(self, writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
         shapes = {"first": (1, self.first - 1, 1, self.features)}
@@ -134,7 +138,10 @@ class Spotter:
 
 
 def chain(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
-    """Add a network of delays: each variable takes the previous variable's old value."""
+    """Add a network with a chain of delays: x goes to the first of three variables.
+
+    Each further variable gets the old value of the variable before it.
+    """
     handles = begin(writer, rng, one=(1, 8), two=(1, 8), three=(1, 8))
     x = writer.tensor((1, 8), **SCALE)
     values = [x, *(read(writer, handle, (1, 8)) for handle in handles.values())]
@@ -147,9 +154,9 @@ def chain(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
 
 
 def late(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
-    """Add a network in which a variable takes another variable's old value.
+    """Add a network in which variable "two" gets the old value of variable "one".
 
-    The old value of the first variable is needed earlier, and the second variable at the end.
+    The first layer reads "one", and the last layer still reads "two".
     """
     handles = begin(writer, rng, one=(1, 8), two=(1, 8))
     x, h = writer.tensor((1, 8), **SCALE), writer.tensor((1, 8), **SCALE)
@@ -164,9 +171,9 @@ def late(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
 
 
 def frames(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
-    """Add a network of convolutions on a frame and on the frame before it, both of few channels.
+    """Add a network of convolutions on the present frame and on the previous frame, a variable.
 
-    A variable also keeps a thin map that nothing else takes.
+    Both frames have two channels. A second variable has a map of three channels.
     """
     handles = begin(writer, rng, frame=(1, 8, 8, 2), thin=(1, 8, 8, 3))
     x = writer.tensor((1, 8, 8, 2), **SCALE)
@@ -193,7 +200,7 @@ def frames(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
 
 
 def large(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
-    """Add a network with large maps of 32 x 32 pixels, and a variable with their largest codes."""
+    """Add a network with large maps of 32 x 32 pixels, and a variable with a max-pooled map."""
     (handle,) = begin(writer, rng, peaks=(1, 4, 4, 4)).values()
     x, active, doubled = (writer.tensor((1, 32, 32, 4), **SCALE) for _ in range(3))
     writer.operator("RELU", [x], [active])
@@ -211,7 +218,7 @@ def large(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
 
 
 def exchange(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
-    """Add a network with two variables that exchange their values."""
+    """Add a network with two variables that exchange their values in each sample."""
     handles = begin(writer, rng, one=(1, 8), two=(1, 8))
     x = writer.tensor((1, 8), **SCALE)
     one, two = (read(writer, handle, (1, 8)) for handle in handles.values())
@@ -224,7 +231,7 @@ def exchange(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
 
 
 def stream(make: Maker, samples: int = STREAM) -> tuple[bytes, NDArray[np.int8], NDArray[np.int8]]:
-    """Return a model file, samples, and LiteRT's result for each sample.
+    """Return a model file, a stream of random samples, and LiteRT's result for each sample.
 
     LiteRT runs the samples in order, and its variables keep their values from sample to sample.
     """
@@ -233,14 +240,14 @@ def stream(make: Maker, samples: int = STREAM) -> tuple[bytes, NDArray[np.int8],
 
 
 def host_bytes(model: CompiledModel) -> float:
-    """Return the number of bytes that a sample moves over the host port."""
+    """Return the estimated number of bytes over the host port for one sample."""
     return model.estimate().activity.host
 
 
 def run_each(
     model: CompiledModel, x: NDArray[np.int8], backend: Backend, state: State
 ) -> tuple[NDArray[np.int8], list[int]]:
-    """Run the samples one by one; return all results and the cycles of each sample."""
+    """Run each sample by itself, in order; return all results and the cycles of each sample."""
     runs = [model.run(sample[np.newaxis], backend=backend, state=state) for sample in x]
     return np.concatenate([each.y for each in runs]), [each.cycles or 0 for each in runs]
 
@@ -265,7 +272,10 @@ def run_each(
     ],
 )
 def test_stream(make: Maker, machine: str) -> None:
-    """Check that no byte of a variable goes over the host port between samples."""
+    """Check that all variables of a stream stay in the buffer between samples.
+
+    A sample's program has only the network's input and output in host memory.
+    """
     content, x, expected = stream(make)
     model, before = compiled(content, machine), compiled_on_host(content, machine)
     on_chip = model.compiled.on_chip
@@ -274,20 +284,23 @@ def test_stream(make: Maker, machine: str) -> None:
     assert len(on_chip.programs) == (PHASES if isinstance(make, Spotter) else 1)
     state, backend = model.state(), GoldenBackend(model.config)
     assert np.array_equal(run_each(model, x, backend, state)[0], expected)
-    # One program loads all variables before the first sample, and none runs between samples.
+    # One program loads all variables before the first sample. Then each sample takes one program.
     assert backend.programs == len(x) + 1
     program = on_chip.programs[-1]
     assert (len(program.inputs), len(program.outputs)) == (1, 1)
     if isinstance(make, Spotter):
         size = sum(each.first.size for each in model.compiled.variables)
-        # The program of the last phase needs one more parameter entry, and all programs load it.
+        # The last phase needs one more parameter entry than other phases, but all programs load it.
         entry = entry_bytes(model.config)
         assert host_bytes(before) - host_bytes(model) >= 2 * size - entry
 
 
 @pytest.mark.thorough
 def test_random_streams() -> None:
-    """Check streams with rings of random sizes, steps and channels, in all their phases."""
+    """Check streams of Spotter networks with random numbers of rows and channels.
+
+    Each stream runs the program of every phase at least twice.
+    """
     rng = np.random.default_rng(random_seed())
     for _ in range(6):
         rows = int(rng.integers(1, 4))
@@ -311,7 +324,10 @@ def test_random_streams() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("machine", ["tiny", "small"])
 def test_stream_on_rtl(machine: str) -> None:
-    """Check on the RTL that variables in the buffer save cycles against host memory."""
+    """Check on the RTL that a stream takes fewer cycles with variables in the buffer.
+
+    The comparison is the same model with all variables in host memory.
+    """
     content, x, expected = stream(Spotter())
     cycles: list[int] = []
     for model in (compiled(content, machine), compiled_on_host(content, machine)):
@@ -324,9 +340,9 @@ def test_stream_on_rtl(machine: str) -> None:
 
 @pytest.mark.thorough
 def test_states_share_a_machine() -> None:
-    """Check two states and another model that take turns on a machine.
+    """Check that two states of a model keep their values although they share a machine.
 
-    Each state finds its values again.
+    The states, and another model, run on the machine in random order.
     """
     content, x, expected = stream(Spotter(), PHASES + 1)
     model, other = compiled(content), compiled(network(feedback)[0])
@@ -344,7 +360,7 @@ def test_states_share_a_machine() -> None:
         at[which] += count
         if rng.integers(3) == 0:
             other.run(np.zeros((1, 10), np.int8), backend=backend)
-    # The values of a state that nobody uses any more are not saved before the next run.
+    # Both states are deleted, so the next run does not first save their values.
     del states
     before = backend.programs
     model.run(x[:1], backend=backend)
@@ -353,9 +369,9 @@ def test_states_share_a_machine() -> None:
 
 @pytest.mark.thorough
 def test_values() -> None:
-    """Check the values that a state shows after each sample.
+    """Check `State.values` after each sample, with variables in the buffer.
 
-    They are the same as with all variables in host memory.
+    The values must equal the values with all variables in host memory.
     """
     content, x, expected = stream(Spotter(), PHASES + 3)
     model, before = compiled(content), compiled_on_host(content)
@@ -367,7 +383,7 @@ def test_values() -> None:
         before.run(sample, backend="iss", state=reference)
         for one, other in zip(state.values(), reference.values(), strict=True):
             assert np.array_equal(one, other)
-    # A state can go from machine to machine, and to a model with its variables in other places.
+    # A state may change to another machine, and between variables in the buffer and in host memory.
     state.reset()
     for number, sample in enumerate(x):
         chosen = (model, before, model)[number % 3]
@@ -376,7 +392,7 @@ def test_values() -> None:
 
 
 class Failing(GoldenBackend):
-    """A golden machine that ends each program in a fault while `fails` is set."""
+    """A back end with the golden model that reports a fault for each program if `fails` is set."""
 
     fails = False
 
@@ -387,9 +403,9 @@ class Failing(GoldenBackend):
 
 
 def test_lost_values() -> None:
-    """Check that a state is lost after a fault, or after a foreign program, on its machine.
+    """Check that a state is lost if its machine has a fault, or runs another program by itself.
 
-    A foreign program is run without the state. Each use of a lost state is an error until a reset.
+    Each use of a lost state is an error until the state is reset.
     """
     content, x, expected = network(ring)
     model = compiled(content)
@@ -410,7 +426,7 @@ def test_lost_values() -> None:
     def show() -> object:
         return state.values()
 
-    # A fault loses nothing while the machine has no values of the state.
+    # A fault in the very first run loses nothing, as the machine has no values of the state yet.
     fault_of(step)
     assert np.array_equal(model.run(x[0], backend=backend, state=state).y, expected[0])
     for act, why in ((step, "a run has failed"), (show, "a program has ended in a fault")):
@@ -423,9 +439,9 @@ def test_lost_values() -> None:
     backend.run(on_chip.programs[0].image)
     with pytest.raises(StateLostError, match="the machine has run another program"):
         step()
-    # A lost state does not hinder another state.
+    # Although one state is lost, a new state of the model works.
     assert np.array_equal(model.run(x, backend=backend, state=model.state()).y, expected)
-    # A refused input loses no values.
+    # A run that refuses its input does not lose the state's values.
     state.reset()
     model.run(x[0], backend=backend, state=state)
     with pytest.raises(Exception, match="shape"):
@@ -435,7 +451,7 @@ def test_lost_values() -> None:
 
 @pytest.mark.thorough
 def test_closed_machine() -> None:
-    """Check that a state keeps its values after its machine is closed: the host gets them."""
+    """Check that a state keeps its values when its machine is closed, and goes on with another."""
     content, x, expected = network(ring)
     model = compiled(content)
     state = model.state()
@@ -450,7 +466,7 @@ def small_buffer(lines: int) -> Config:
 
 @pytest.mark.thorough
 def test_no_room() -> None:
-    """Check buffers without room for all variables: the largest variables stay in host memory."""
+    """Check smaller and smaller buffers: more and more variables stay in host memory."""
     content, x, expected = stream(Spotter(), PHASES + 2)
     kept: list[int] = []
     for lines in (512, 384, 320, 256, 192, 128):
@@ -467,7 +483,7 @@ def test_no_room() -> None:
 
 @pytest.mark.thorough
 def test_beside_spilled_values() -> None:
-    """Check that a small variable stays in the buffer when large values must leave it."""
+    """Check that a small variable stays in the buffer even if large maps go to host memory."""
     content, x, expected = network(large)
     model = compiled(content, "tiny")
     (stage,) = (each for each in model.compiled.stages if isinstance(each, DeviceStage))
@@ -480,7 +496,10 @@ def test_beside_spilled_values() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("lines", [512, 256])
 def test_places_are_said(lines: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Check that the command `run` prints which variables are in the buffer or in host memory."""
+    """Check the line that `tpu run` prints about variables.
+
+    The line has the number of variables in the buffer, and the names of those in host memory.
+    """
     content, x, expected = stream(Spotter(), 3)
     model = compiled(content, small_buffer(lines))
     names = [model.variables[number].name for number in model.compiled.on_host]
@@ -499,7 +518,7 @@ def test_places_are_said(lines: int, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_exchange() -> None:
-    """Check that variables that exchange their values stay in host memory."""
+    """Check that two variables that exchange their values are kept in host memory."""
     content, x, expected = network(exchange)
     model = compiled(content)
     assert model.compiled.on_chip is None
@@ -508,14 +527,17 @@ def test_exchange() -> None:
 
 @pytest.mark.thorough
 def test_litert() -> None:
-    """Check that systola.litert.Interpreter leaves variables in the buffer, also in a reset."""
+    """Check that systola.litert.Interpreter gives LiteRT's results with variables in the buffer.
+
+    Resets in the middle of the stream do not change the results.
+    """
     content, x, expected = stream(Spotter(), PHASES + 2)
     interpreter = Interpreter(model_content=content, preset="small")
     interpreter.allocate_tensors()
     (source,), (result,) = interpreter.get_input_details(), interpreter.get_output_details()
     for number, (sample, wanted) in enumerate(zip(x, expected, strict=True)):
         if number == 3:
-            # As in LiteRT, the reset does not give these variables their first values.
+            # As in LiteRT, these two calls do not set variables to their first values.
             interpreter.reset_all_variables()
             interpreter.allocate_tensors()
         interpreter.set_tensor(source["index"], sample)

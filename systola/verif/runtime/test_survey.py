@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of bench/survey.py, which finds the outcome of each model file in a folder."""
+"""Tests of bench/survey.py, which compiles and runs each model file in a folder.
+
+The outcome of a file is "right", "wrong" or a reason for refusal, for example."""
 
 from __future__ import annotations
 
@@ -20,9 +22,10 @@ from systola.verif.kit.seeds import random_seed
 
 @pytest.mark.thorough
 def test_outcomes(tmp_path: Path) -> None:
-    """Check the outcomes of four files, from an int8 network to a damaged file.
+    """Check the outcomes of four files.
 
-    The others are a float network and a network for the host alone.
+    The files are an int8 network, a float network, a network with an operator that the machine
+    lacks, and a text file.
     """
     rng = np.random.default_rng(random_seed())
     (tmp_path / "float.tflite").write_bytes(float_tflite.weights_of_float16(rng))
@@ -51,7 +54,10 @@ def test_outcomes(tmp_path: Path) -> None:
 
 
 def test_wrong_results_and_tracebacks_fail() -> None:
-    """Check that reasons are counted together if they differ only in numbers and names."""
+    """Check the table of outcomes, in which refusals or errors with similar reasons are one line.
+
+    Similar reasons differ only in numbers and names.
+    """
     assert (
         cause("operator 3 (ADD): its input 'a' is int7; and more") == "ADD: its input '...' is intN"
     )

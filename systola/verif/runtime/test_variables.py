@@ -38,9 +38,9 @@ from systola.verif.runtime.test_partial import dense
 SAMPLES = 6
 SCALE: dict[str, Any] = {"scale": 0.25, "zero_point": -3}
 WEIGHTS = 0.004
-"""Scale of the weights in the tests' networks."""
+"""Scale of the quantised weights in the tests' networks."""
 Maker = Callable[[ModelWriter, np.random.Generator], tuple[int, int]]
-"""Type of a function that adds a network to a writer, and returns its input and output."""
+"""Type of a function that adds a network to a writer, and returns input and output tensor."""
 
 
 def begin(
@@ -63,7 +63,7 @@ def read(writer: ModelWriter, handle: int, shape: tuple[int, ...]) -> int:
 
 
 def ring(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
-    """Add a streaming convolution, which keeps the last rows of its map for the next sample."""
+    """Add a network with a variable that keeps the last four rows of a map for the next sample."""
     (handle,) = begin(writer, rng, rows=(1, 4, 1, 10)).values()
     x, h = writer.tensor((1, 1, 1, 12), scale=0.5), writer.tensor((1, 1, 1, 10), **SCALE)
     options = {"strideH": 1, "strideW": 1, "padding": 1}
@@ -108,9 +108,9 @@ def feedback(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
 
 
 def read_twice(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]:
-    """Add a network that reads a variable before and after assigning the input to it.
+    """Add a network that reads variable "last" before and after an assignment of the input to it.
 
-    A second variable never changes, and a third is read only after it is assigned.
+    Variable "fixed" never changes, and variable "unread" is read only after its assignment.
     """
     handles = begin(writer, rng, last=(1, 8), fixed=(1, 8), unread=(1, 8))
     x = writer.tensor((1, 8), **SCALE)
@@ -125,7 +125,7 @@ def read_twice(writer: ModelWriter, rng: np.random.Generator) -> tuple[int, int]
 
 
 def network(make: Maker) -> tuple[bytes, NDArray[np.int8], NDArray[np.int8]]:
-    """Return a model file, samples, and LiteRT's result for each sample.
+    """Return a model file, random samples, and LiteRT's result for each sample.
 
     LiteRT runs the samples in order, and its variables keep their values from sample to sample.
     """
@@ -157,7 +157,7 @@ def compiled(content: bytes, machine: str | Config = "small") -> CompiledModel:
 
 
 def compiled_on_host(content: bytes, machine: str | Config = "small") -> CompiledModel:
-    """Return a compiled model that has all its variables in host memory."""
+    """Compile a model with all variables in host memory, and none in the unified buffer."""
     with patch.object(network_module, "keep_variables", return_value=None):
         model = compiled(content, machine)
     assert model.compiled.on_chip is None
@@ -173,7 +173,7 @@ def test_runs_that_follow_each_other(
 ) -> None:
     content, x, expected = network(make)
     model = where(content)
-    # Without a state, each run begins with the first values of the variables.
+    # A run without a state argument begins with the first values of the variables.
     for _ in range(2):
         assert np.array_equal(model.run(x, backend="iss").y, expected)
     model.save(tmp_path / "model.tpu")
@@ -236,7 +236,10 @@ def test_image_folder() -> None:
 
 @pytest.mark.thorough
 def test_image_folder_runs() -> None:
-    """Check that the programs of an image folder, run in their order, give the samples' results."""
+    """Check the programs that `tpu image` writes for a network with variables in the buffer.
+
+    The load program, and then a program for each sample, give LiteRT's results.
+    """
     content, x, expected = network(ring)
     model = compiled(content)
     files = image_folder(model, "", None)
@@ -270,7 +273,7 @@ def test_image_folder_runs() -> None:
     ],
 )
 def test_damaged_variables(change: Callable[[Variable], list[Variable]], why: str) -> None:
-    """Check that a model file is refused if its variables do not fit the model's stages."""
+    """Check that a compiled model with wrong descriptions of its variables is refused."""
     model = compiled_on_host(network(ring)[0])
     (one,) = model.compiled.variables
     with pytest.raises(DataError, match=why):
@@ -291,7 +294,7 @@ def test_damaged_variables(change: Callable[[Variable], list[Variable]], why: st
     ],
 )
 def test_damaged_places(change: Callable[[OnChip], OnChip]) -> None:
-    """Check that a model file is refused if programs and variables in the buffer do not match."""
+    """Check that a model is refused if its programs do not match the variables in the buffer."""
     model = compiled(network(ring)[0])
     assert model.compiled.on_chip
     with pytest.raises(DataError):
@@ -309,7 +312,7 @@ def test_other_damage() -> None:
 
 
 def calculated(writer: ModelWriter) -> None:
-    """Add a first value for a variable that is calculated, and not a constant."""
+    """Add operators that calculate the first value of variable "h", in place of a constant."""
     flat = writer.tensor((6,), **SCALE, data=np.arange(6, dtype=np.int8))
     shape = writer.tensor((2,), "int32", data=np.array((1, 6), np.int32))
     first = writer.tensor((1, 6), **SCALE)
@@ -339,7 +342,7 @@ def of_another_shape(writer: ModelWriter) -> None:
 def test_variables_that_stay_on_the_host(
     first: Callable[[ModelWriter], None] | None, new: dict[str, Any], why: str
 ) -> None:
-    """Check that the compiler refuses variables that the machine cannot hold, with the reason."""
+    """Check that a network is refused, with the reason, if the machine cannot hold a variable."""
     writer = ModelWriter()
     writer.begin_subgraph()
     constant = writer.tensor((1, 6), **SCALE, data=np.zeros((1, 6), np.int8))
@@ -359,7 +362,7 @@ def test_variables_that_stay_on_the_host(
 
 
 def test_state_of_an_interpreter() -> None:
-    """Check that a model has no state if an interpreter runs a part of it."""
+    """Check that `CompiledModel.state` is an error if an interpreter runs a part of the model."""
     rng = np.random.default_rng(random_seed())
     writer = ModelWriter()
     x, h, y = (writer.tensor((1, 8), scale=scale) for scale in (0.5, 0.5, 1 / 128))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of a program's waveform and its save files: signals by unit, values by name."""
+"""Tests of waveforms of a program, and of save files for GTKWave and Surfer.
+
+A save file groups the waveform's signals by unit, and gives names to values such as opcodes."""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from systola.verif.cli.test_errors import run
 
 @pytest.mark.thorough
 def test_machine(tmp_path: Path) -> None:
-    """Check that the waveform and its save files are complete when the simulated machine closes."""
+    """Check that the waveform and its save files are complete after the machine is closed."""
     builder = ImageBuilder("tiny")
     with RtlBackend(preset("tiny"), waves=tmp_path / "w.vcd") as machine:
         result = machine.run(builder.build("nop\nhalt"))
@@ -30,7 +32,7 @@ def test_machine(tmp_path: Path) -> None:
     assert {"-tpu.core.fetch", "-tpu.core.matrix_unit", "-tpu.core.unified_buffer"} <= set(saved)
     text = (tmp_path / "w.vcd").read_text()
     assert re.search(r"^#\d+\n", text, re.MULTILINE)
-    # The waveform has all signals that the save files name, with the fields of structures.
+    # Each signal in the save files, also a field of a structure, must be in the waveform.
     there = {each.path for each in variables(text.splitlines())}
     shown = [line.partition("[")[0] for line in saved if line.startswith("tpu.")]
     assert "tpu.tpu.core.activation_unit.planner.step_pause" in shown
@@ -40,7 +42,7 @@ def test_machine(tmp_path: Path) -> None:
 
 
 def times(waveform: Path) -> list[int]:
-    """Return all times of a VCD file at which a signal changes; the clock changes twice a cycle."""
+    """Return all times in a VCD file, in half cycles, since the clock changes twice a cycle."""
     return [int(each) for each in re.findall(r"^#(\d+)$", waveform.read_text(), re.MULTILINE)]
 
 
@@ -56,7 +58,7 @@ def rise(waveform: Path, name: str) -> int:
 
 @pytest.mark.thorough
 def test_a_window_of_cycles(tmp_path: Path) -> None:
-    """Check a waveform that is limited to a window of cycles, in the second of two runs."""
+    """Check a waveform of a window of cycles only; here the window is within the second run."""
     image = ImageBuilder("tiny").build("nop\nhalt")
     with RtlBackend(preset("tiny"), waves=tmp_path / "all.vcd") as machine:
         cycles = machine.run(image).cycles
@@ -70,7 +72,7 @@ def test_a_window_of_cycles(tmp_path: Path) -> None:
     shown, every = times(tmp_path / "part.vcd"), times(tmp_path / "all.vcd")
     assert len(shown) == 2 * (end - begin)
     assert set(shown) < set(every)
-    assert shown[0] > rise(tmp_path / "all.vcd", "irq")  # the window is in the second run
+    assert shown[0] > rise(tmp_path / "all.vcd", "irq")  # The first run has ended before.
     assert shown == list(range(shown[0], shown[0] + len(shown)))
 
 
@@ -82,7 +84,8 @@ def test_window_counts_from_start(tmp_path: Path) -> None:
     assert cycles
     with RtlBackend(preset("tiny"), waves=tmp_path / "part.vcd", window=(3, 9)) as machine:
         machine.run(image)
-    # The signal irq is a register: it rises with the clock, half a cycle before the host sees it.
+    # The signal irq is a register, so it rises at a clock edge. The host sees its value half a
+    # cycle later.
     start = rise(tmp_path / "all.vcd", "irq") + 1 - 2 * cycles
     assert times(tmp_path / "part.vcd") == list(range(start + 6, start + 18))
 
@@ -91,7 +94,8 @@ def test_instructions_have_names(tmp_path: Path) -> None:
     program = ImageBuilder("tiny").build("nop\nset_register register=1, value=7\nhalt\nnop").program
     save = save_files(tmp_path / "w.fst", "", "tpu", cycle=2, scope="tpu.", program=program)
     lines = save.read_text().splitlines()
-    # At zoom z, 200 pixels show 2^-z half cycles. A cycle must take 16 pixels.
+    # A zoom of z in GTKWave's file means that 200 pixels show 2^-z half cycles. The expected zoom
+    # shows a cycle in 16 pixels.
     assert 2 ** -float(lines[2].split()[0].removeprefix("*")) == pytest.approx(200 / 16 * 2, 1e-4)
     files = [Path(line.removeprefix("^1 ")) for line in lines if line.startswith("^1 ")]
     shown = {
@@ -127,7 +131,7 @@ def test_other_formats(tmp_path: Path) -> None:
 
 
 def test_fst_where_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that waveforms are VCD, not FST, if the C++ compiler finds no lz4."""
+    """Check that waveforms are VCD if the C++ compiler finds no lz4, which FST files need."""
     waveform_suffix.cache_clear()
     monkeypatch.setattr(verilator, "make_variables", lambda: ["CXX=false"])
     assert waveform_suffix() == ".vcd"

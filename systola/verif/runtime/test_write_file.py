@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of files that users name: they are complete or untouched, for any kind of name."""
+"""Tests of `write_file`, which writes output files that users name.
+
+After a call, the file has its whole new content, or is unchanged if the call has failed."""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ NEW = b"new content" * 100
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Enter a folder with a file `old`, and with links to it and to nothing in `links`."""
+    """Enter a new folder, and return it. It has a file `old`, and a folder `links`.
+
+    The links go to `old`, to each other, or to files that do not exist.
+    """
     monkeypatch.chdir(tmp_path)
     Path("old").write_bytes(b"old content")
     Path("old").chmod(0o604)
@@ -67,9 +72,9 @@ def test_a_new_file_has_the_permissions_of_any_other(folder: Path) -> None:
     ],
 )
 def test_one_regular_file_changes(name: str, changed: str, folder: Path) -> None:
-    """Check that writing a file keeps links and permissions.
+    """Check that a write changes one regular file only, also through links, and no permissions.
 
-    Another hard link keeps the old content.
+    Another hard link to the file keeps the old content.
     """
     expected = tree(folder)
     mode, _ = expected.get(changed, (stat.S_IFREG | 0o666 & ~umask(), None))
@@ -80,7 +85,7 @@ def test_one_regular_file_changes(name: str, changed: str, folder: Path) -> None
 
 
 def umask() -> int:
-    """Return the process's mask for the permissions of new files."""
+    """Return the umask of this process: the permissions that new files do not get."""
     before = os.umask(0)
     os.umask(before)
     return before
@@ -121,9 +126,9 @@ def test_a_device_stays(folder: Path) -> None:
 
 
 def test_an_open_file_goes_on_where_it_is(folder: Path) -> None:
-    """Check writes to a file that is open, such as /dev/stdout with redirected output.
+    """Check writes to an open file by a name such as /dev/fd/3 or /dev/stdout.
 
-    The writes begin at the present position in the file.
+    The writes begin at the present position in the open file.
     """
     before = tree(folder)
     with open("script", "wb", buffering=0) as file:
@@ -169,9 +174,9 @@ def test_names_that_cannot_be_written(name: str, code: int, folder: Path) -> Non
 
 @pytest.mark.parametrize("name", ["old", "below/old", "below/new"])
 def test_protected_files_and_folders(name: str) -> None:
-    """Check that a file without the right to write to it is not replaced.
+    """Check that write-protected files, and files in write-protected folders, are not replaced.
 
-    The rename itself would not need this right.
+    A rename could replace a write-protected file, so `write_file` checks the permission itself.
     """
     with protected_folder() as folder:
         before = tree(folder)
@@ -232,9 +237,9 @@ def test_no_other_code_opens_files_to_write(room: str) -> None:
 
 
 def _opens_to_write(path: Path) -> int | None:
-    """Return the line of the first call in a source that writes a file, None without such a call.
+    """Return the line number of a call in a source file that opens or writes a file, or None.
 
-    A BytesIO called `content` is no file.
+    A call with the argument `content` does not count, since `content` is a BytesIO.
     """
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.Call):

@@ -44,14 +44,17 @@ class Line:
     stage: str
     name: str
     verdict: str
-    """Verdict on the line, one of VERDICTS."""
+    """Verdict on the line of the checklist, one of VERDICTS."""
     evidence: str
-    """Evidence for the verdict, as Markdown with names of facts in braces."""
+    """Evidence for the verdict, in Markdown; a name in braces stands for a number from `facts`."""
 
 
 @dataclass(frozen=True)
 class Bug:
-    """A bug of the machine, with the commit that mended it and the way in which it was found."""
+    """A bug of the machine that was found and mended.
+
+    `commit` is the commit that mended the bug, and `part` is the part of the machine.
+    """
 
     commit: str
     part: str
@@ -78,7 +81,7 @@ def bugs() -> list[Bug]:
 
 @cache
 def facts() -> dict[str, str]:
-    """Return the numbers that evidence may quote, by name."""
+    """Return the numbers and texts that the checklist's evidence may quote, by name."""
     hardware = list((ROOT / "hdl").rglob("*.py"))
     promises = Counter(
         path for path in hardware for _ in re.finditer(r"\bpromised\w*\(", path.read_text())
@@ -112,8 +115,8 @@ def facts() -> dict[str, str]:
 def point_waivers(patterns: Sequence[str], results: Sequence[str]) -> str:
     """Return a text with the number of coverage waivers for lines and for branches.
 
-    `results` are lines of the stored coverage run. The text mentions if the run is older than
-    all waivers.
+    `patterns` are the waivers. `results` are lines of the stored coverage run. If that run is older
+    than all waivers, the text mentions it.
     """
     lines, branches = (
         sum(pattern.startswith(f"{kind} ") for pattern in patterns) for kind in ("line", "branch")
@@ -123,7 +126,7 @@ def point_waivers(patterns: Sequence[str], results: Sequence[str]) -> str:
 
 
 def open_points() -> int:
-    """Return the number of notes about open work in the sources that git knows."""
+    """Return the number of notes about open work in all source files under version control."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split("\0")
@@ -135,7 +138,7 @@ def open_points() -> int:
 
 @cache
 def assumptions() -> dict[str, list[str]]:
-    """Return the assumptions of formal proofs, by "file.class" or "file.function"."""
+    """Return the assumptions of formal proofs, by file and class or function ("file.name")."""
     found: dict[str, list[str]] = {}
     for path in sorted((ROOT / "verif" / "formal").glob("*.py")):
         for part in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -148,7 +151,7 @@ def assumptions() -> dict[str, list[str]]:
 
 
 def _assumed(call: ast.Call) -> str | None:
-    """Return the text of the assumption that a call makes, None for other calls."""
+    """Return the text of an assumption that a call in a proof makes, or None if it makes none."""
     match call.func:
         case ast.Name(id="Assume"):
             return f"`{ast.unparse(call.args[0])}`"
@@ -160,7 +163,10 @@ def _assumed(call: ast.Call) -> str | None:
 
 
 def checklist_table() -> str:
-    """Return two tables of the checklist: lines with each verdict by stage, and all lines."""
+    """Return two tables of the checklist.
+
+    The first has the number of lines with each verdict, by stage. The second has all lines.
+    """
     lines = checklist()
     counts = {
         stage: Counter(line.verdict for line in lines if line.stage == stage) for stage in STAGES
@@ -179,7 +185,7 @@ def checklist_table() -> str:
 
 
 def sets_table() -> str:
-    """Return a table of the configurations on which campaigns run, with these campaigns."""
+    """Return a table of configurations, with the test campaigns that run on each of them."""
     where = {
         "random programs, garbage, bus errors, silence, resets, register writes": RANDOM,
         "coverage of all kinds of programs": COVERED,
@@ -199,13 +205,13 @@ def sets_table() -> str:
 
 
 def assumptions_table() -> str:
-    """Return a table of the proofs' assumptions, by the harness that makes them."""
+    """Return a table of the assumptions of formal proofs, with a row for each proof harness."""
     rows = [(f"`{where}`", "; ".join(texts)) for where, texts in assumptions().items()]
     return table(("in", "assumed"), rows)
 
 
 def bugs_table() -> str:
-    """Return two tables of bugs: the number found in each way, and all bugs."""
+    """Return two tables of bugs: the number of bugs found in each way, and a row for each bug."""
     known = bugs()
     counts = Counter(bug.found for bug in known)
     sums = table(FOUND, [[str(counts[how]) for how in FOUND]])
@@ -214,7 +220,7 @@ def bugs_table() -> str:
 
 
 def signoff() -> str:
-    """Return the text of docs/signoff.md."""
+    """Return the whole text of docs/signoff.md, with its generated parts brought up to date."""
     return filled(
         DOCS / "signoff.md",
         checklist=checklist_table(),
@@ -224,7 +230,7 @@ def signoff() -> str:
 
 
 def errata() -> str:
-    """Return the text of docs/errata.md."""
+    """Return the whole text of docs/errata.md, with its generated part brought up to date."""
     return filled(DOCS / "errata.md", bugs=bugs_table())
 
 
