@@ -82,7 +82,7 @@ def test_evidence_is_there(page):
 
 
 def test_counts():
-    """Check that the checklist quotes all facts and no others, and that some of them are right."""
+    """Check that the checklist quotes all facts and no others, and that some facts are right."""
     names = re.findall(r"\{(\w+)\}", " ".join(line.evidence for line in checklist()))
     assert set(names) == set(facts())
     assert int(facts()["proofs"]) == int(facts()["bounded"]) + int(facts()["induction"])

@@ -31,7 +31,7 @@ from systola.verif.soak.history import HISTORY, Run, store
 _CHOOSE_TESTS = ("TEST", "UNIT", "SIM", "PRESET", "NETLIST")
 """Variables of the environment that a run ignores, as the history has no column for them.
 
-They change the choice of tests or their results."""
+The variables change the choice of tests or the results of tests."""
 _COMPLETE = (0, 1)
 """Exit statuses of pytest after which all tests have run: none failed, or some failed."""
 _LARGEST_FIRST_SEED = 1_000_000_000

@@ -65,7 +65,7 @@ def write(tb, lines=LINES, buffer=0, host=OUTPUT):
 def sums(tb, rows=LINES):
     """Return instructions that fill memories on the chip.
 
-    They fill FILLED buffer lines, `rows` accumulator rows and COUNT parameter entries.
+    The instructions fill FILLED buffer lines, `rows` accumulator rows and COUNT parameter entries.
     """
     return (
         read(tb, FILLED),

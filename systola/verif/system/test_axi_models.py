@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the machine with AXI memories of cocotbext-axi, which others have written."""
+"""The test of the machine with AXI memories of cocotbext-axi, which is not of this project."""
 
 import itertools
 import logging

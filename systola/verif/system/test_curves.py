@@ -122,8 +122,8 @@ def test_cycles_of_a_vector(how, each):
 def test_a_table_before_a_table_of_int32():
     """Check the pause between a Vector with TABLE and a Vector that looks up int32 numbers.
 
-    Both read the table memory, and TABLE looks up results, which come late. So the pause is 20
-    cycles. After a Vector without a table it is as short as after any sum of lines.
+    Both Vectors read the table memory, and TABLE looks up results, which come late. So the pause is
+    20 cycles. If the first Vector has no table, the pause is as short as after any sum of lines.
     """
     config = preset(PRESET)
     copy = {"operation": Operation.COPY, "buffer": 0, "parameter": 0, "rows": 8}

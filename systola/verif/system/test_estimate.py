@@ -43,7 +43,7 @@ PROGRAMS = 40
 FAR = 1.5
 """Largest ratio of cycles between estimate and RTL for a random program, in either direction.
 
-These programs are short, and units wait for each other all the time.
+Random programs are short, and their units wait for each other all the time.
 """
 LONG = 200
 """Number of cycles above which the estimate of a layer is checked."""

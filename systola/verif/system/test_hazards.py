@@ -137,7 +137,7 @@ class Access:
     def delay(self, p):
         """Add instructions that keep the unit of this use busy for a while."""
         if self.unit == "matrix":
-            # The use waits for another product, and its own weights have not even been requested.
+            # The use waits for another product, and the weights of the use are not yet requested.
             p.weights()
             p.multiply(BUSY, ROW_OLDER)
             p.weights(self.tiles)
@@ -369,7 +369,7 @@ def show(p):
 @pytest.mark.parametrize("latency", LATENCIES)
 @pytest.mark.parametrize(("place", "second", "older", "younger"), list(pairs()))
 def test_pair(place, second, older, younger, latency):
-    """Check that the RTL keeps two accesses to a resource in order.
+    """Check that two accesses to a resource give the golden model's bytes, so are in order.
 
     The older access begins at the address `place`, and the younger access at `second`.
     """

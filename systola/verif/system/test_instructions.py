@@ -352,7 +352,7 @@ async def debug_tag(dut):
 
 @cocotb.test
 async def require_machine(dut):
-    """Check that Require_Machine passes with this machine's sizes, and stops a program with others.
+    """Check that Require_Machine passes with this machine's sizes, and stops at other sizes.
 
     The sizes are the array's rows and columns, and the widths of the buses. The instruction may be
     anywhere in the program.

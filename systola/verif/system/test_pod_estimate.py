@@ -34,8 +34,10 @@ CORES = 3
 NEAR_LINKS = 2
 """Largest error of the estimate for short programs of link instructions alone, in cycles."""
 FETCHES = 20
-"""Largest error of the estimate for programs of many instructions, in cycles. They may fetch once
-more than estimated, which takes 16 beats of the narrow bus."""
+"""Largest error of the estimate for programs of many instructions, in cycles.
+
+A program may fetch once more than estimated, which takes 16 beats of the narrow bus.
+"""
 NEAR = 0.01
 NEAR_APPLICATION = 0.09
 """Largest error of the estimate for an application, as a share. Instructions and data share a bus

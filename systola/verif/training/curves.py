@@ -137,8 +137,8 @@ def tutorial() -> Task:
 def long_tasks() -> list[Task]:
     """Return the tasks that take long, from both tutorials.
 
-    These are the whole first tutorial with three seeds, 200 epochs on digits, and eight epochs of
-    the second tutorial.
+    The tasks are the whole first tutorial with three seeds, 200 epochs on digits, and eight epochs
+    of the second tutorial.
     """
     parts = [(x.reshape(len(x), -1) / np.float32(255), y.astype(int)) for x, y in mnist.load_data()]
     layers, data = (Dense(512, "relu"), Dropout(0.2), Dense(10)), (parts[0], parts[1])
