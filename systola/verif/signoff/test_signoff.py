@@ -82,7 +82,7 @@ def test_evidence_is_there(page):
 
 
 def test_counts():
-    """Check that the facts quoted on the page exist, and count some numbers in another way."""
+    """Check that the checklist quotes all facts and no others, and that some facts are right."""
     names = re.findall(r"\{(\w+)\}", " ".join(line.evidence for line in checklist()))
     assert set(names) == set(facts())
     assert int(facts()["proofs"]) == int(facts()["bounded"]) + int(facts()["induction"])
@@ -91,7 +91,7 @@ def test_counts():
 
 
 def test_waivers_are_counted():
-    """Check the counted waivers of each kind, and the note if a run is older than the waivers."""
+    """Check the text with the counts of waivers, and its note on a run before the waivers."""
     patterns = ["faults: one", "line a: b", "branch a: *", "branch line a: c", "probes: line d"]
     before = ["bins 1 covered, 0 missing", "bare, line 1 covered, 1 missing"]
     text = "1 waivers of lines and 2 of branches"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of built results (simulators): of several processes, one builds, even if some are ended
-early.
+"""Tests of results, such as simulators, that are built once and kept for later runs.
+
+Of several processes that need a result, one builds it, even if some processes are ended early.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def test_two_processes(root: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_ended_early(number: signal.Signals, root: Path, tmp_path: Path) -> None:
-    """Check a builder that is ended early: the next process builds, and removes its leftovers."""
+    """Check a builder that is ended early: the next process removes leftovers, and builds."""
     brake = tmp_path / "brake"
     brake.touch()
     with builder(root, KEY, brake) as process:
@@ -201,7 +202,7 @@ def test_a_damaged_simulator(root: Path) -> None:
 
 
 def test_on_the_disk_before_it_has_its_name(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that a result is on the disk before its rename, and the folder after it.
+    """Check that a result is flushed to the disk before its rename, and its folder afterwards.
 
     So a loss of power at any time does no harm.
     """
@@ -240,7 +241,7 @@ def test_read_only_but_there(root: Path) -> None:
     """Check that a built result can be used from a folder that cannot be written."""
     built_once("kind", KEY, "making it", made)
     if os.geteuid() == 0:
-        # The root user may write everywhere, so a missing lock file shows that none is written.
+        # The root user may write everywhere. So the lock file is removed, and must not come back.
         (root / "kind" / f"{KEY}.lock").unlink()
     (root / "kind").chmod(0o555)
     assert built_once("kind", KEY, "making it", made).read_text() == "made"

@@ -20,7 +20,10 @@ from systola.verif.plan.selection import thorough
 
 @pytest.mark.parametrize("add", [thorough(with_events), thorough(with_state), with_probes])
 def test_names(add: Callable[[str], str], tmp_path: Path) -> None:
-    """Check that Verilator finds each inner signal; other quick tests build no probes."""
+    """Check that Verilator finds each inner signal to which the added Verilog refers.
+
+    The quick case adds the probes of coverage, which no other quick test builds.
+    """
     file = tmp_path / "tpu.v"
     file.write_text(add(verilog_of(preset("tiny"))))
     options = ("--lint-only", "--no-timing", "-Wno-lint", "-Wno-style", "--top-module", "tpu")

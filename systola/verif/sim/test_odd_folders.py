@@ -51,7 +51,7 @@ def test_no_plain_name_for_temporary_files(tmp_path: Path, monkeypatch: pytest.M
 def test_verilator_in_such_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check a Verilator that is installed in a folder with an odd name.
 
-    Its wrapper script follows links to itself, and finds files only in its own folder.
+    Verilator's wrapper script follows links to the script, and finds files only in its own folder.
     """
     expected = verilator.toolchain()
     folder = tmp_path / "my prüfstand" / "verilator"

@@ -36,9 +36,9 @@ COMMANDS = {
 }
 """Commands of the viewer Surfer 0.7, each with a pattern of its arguments.
 
-The source is its libsurfer/src/command_parser.rs: get_parser, and separate_at_space for a marker's
-name. fzcmd.rs beside it splits words, and batch_commands.rs takes # for a comment and ; for the
-next command.
+The source is Surfer's libsurfer/src/command_parser.rs: get_parser, and separate_at_space for a
+marker's name. fzcmd.rs in the same folder splits words. batch_commands.rs there takes # for a
+comment and ; for the next command.
 """
 
 

@@ -41,9 +41,9 @@ def test_an_array_that_waits_for_weights() -> None:
 @pytest.mark.thorough
 @pytest.mark.exhaustive  # no other test needs this simulator with waveforms
 def test_a_waveform_of_a_large_array(tmp_path: Path) -> None:
-    """Check that lanes sleep in a simulator with waveforms, too.
+    """Check that lanes also sleep in a simulator with waveforms.
 
-    Fields have other names in its Verilog.
+    The Verilog of a simulator with waveforms has other names for fields of signals.
     """
     waves = tmp_path / "large.vcd"
     with Simulator(CONFIG, waves=waves, window=(0, 100), seed=random_seed()) as machine:
@@ -55,7 +55,7 @@ def test_a_waveform_of_a_large_array(tmp_path: Path) -> None:
 @pytest.mark.exhaustive  # system/test_same_cycles has a quicker comparison with awake lanes
 @pytest.mark.parametrize("name", WITH_LANES)
 def test_lanes_that_wait_for_memories(name: str) -> None:
-    """Check that sleep within sums and instructions changes no cycle, no tag and no byte."""
+    """Check that lanes asleep within sums and instructions change no cycle, no tag and no byte."""
     config = preset(name)
     awake = verilog_of(config, promises=True)
     asleep = with_sleeping_lanes(awake)
@@ -84,9 +84,9 @@ def test_lanes_that_columns_share_stay_awake() -> None:
 
 
 def test_lanes_wake_for_a_write_whose_name_was_taken() -> None:
-    """Check that lanes wake for a write signal with a number at the end of its name.
+    """Check that lanes also wake for a write signal with a number at the end of its name.
 
-    The second port of a name gets such a number.
+    A port gets such a number if another port has its name already.
     """
     ports = ["issue", "write__enable", "[8:0] write__planes_2"]
     declared = "".join(f"  input {port};\n" for port in ("clk", *ports))

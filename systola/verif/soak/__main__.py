@@ -31,7 +31,7 @@ from systola.verif.soak.history import HISTORY, Run, store
 _CHOOSE_TESTS = ("TEST", "UNIT", "SIM", "PRESET", "NETLIST")
 """Variables of the environment that a run ignores, as the history has no column for them.
 
-They change the choice of tests or their results."""
+The variables change the choice of tests or the results of tests."""
 _COMPLETE = (0, 1)
 """Exit statuses of pytest after which all tests have run: none failed, or some failed."""
 _LARGEST_FIRST_SEED = 1_000_000_000
@@ -98,10 +98,11 @@ def repeat(test: str, seed: int) -> str:
 
 
 def soak(tests: Tests, asked_for: Sequence[str], run: Run, seeds: int, history: Path) -> Run:
-    """Run the tests `asked_for` with `seeds` seeds, and keep their row in the history up to date.
+    """Run the tests `asked_for` with `seeds` seeds, and store the run in `history` after each seed.
 
-    `run` is the row at the start; the function returns the final row. If it raises StoppedError or
-    KeyboardInterrupt, the stored row counts the seeds that were finished.
+    `run` describes the run before its first seed; the function returns the run after its last seed.
+    If StoppedError or KeyboardInterrupt is raised, the stored run counts the seeds that were
+    finished.
     """
     row: Run | None = None
     chosen = asked_for
@@ -128,7 +129,7 @@ def soak(tests: Tests, asked_for: Sequence[str], run: Run, seeds: int, history: 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return the exit status: 1 if a test fails, 2 if seeds are left."""
+    """Run the command; return the exit status: 1 if a test fails, 2 if not all seeds were run."""
     parser = OneLineParser(prog="soak", description=__doc__)
     parser.add_argument(
         "tests", nargs="*", metavar="TEST", help="files, folders, names (default: all)"

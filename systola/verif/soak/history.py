@@ -40,7 +40,10 @@ def stored(path: Path = HISTORY) -> list[Run]:
 
 
 def store(run: Run, former: Run | None, path: Path = HISTORY) -> None:
-    """Store `run` in place of `former`, or at the end; a reader always finds whole rows."""
+    """Store `run` in place of the stored run `former`, or at the end if there is none.
+
+    The file is replaced as a whole, so a reader never finds a part of a row.
+    """
     runs = stored(path)
     if former in runs:
         runs[runs.index(former)] = run

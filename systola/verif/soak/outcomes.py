@@ -39,7 +39,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 class _Writer:
-    """A plugin that writes a line for each test, which fails if setup, call or teardown fails."""
+    """A plugin that writes a line for each test.
+
+    A test fails if its setup, its call or its teardown fails.
+    """
 
     def __init__(self, file: IO[str]):
         self._file = file

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that `make soak` finds a failure that depends on the seed.
 
-It must also report how to repeat the failure, and keep a history.
+The command must also report how to repeat the failure, and keep a history.
 """
 
 import dataclasses

@@ -71,7 +71,7 @@ def test_library(tmp_path: Path):
 def test_units():
     """Check areas by unit: modules of the first two levels, with the cells of deeper modules.
 
-    Memories count by their bits.
+    Memories are listed by themselves, with their bits.
     """
     cells = Library({"NAND2": 2.0, "DFF": 12.5}, frozenset({"DFF"}))
     units, memories = read_units(DESIGN, "tpu", cells)

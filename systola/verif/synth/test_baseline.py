@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that growth and loss of speed are found beyond the tolerances, and pass within them."""
+"""Tests of the limits for a design's resources and clock rates, compared with accepted figures.
+
+A growth or a loss of speed is found if it exceeds the tolerance, and passes otherwise.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ BLOCK = 4
 
 @pytest.fixture
 def nextpnr(tmp_path: Path) -> Tool:
-    """Return a tool in place of nextpnr, which notes its arguments and writes a report."""
+    """Return a script in place of nextpnr that notes its arguments and writes a report."""
     (tmp_path / NETLIST).write_text("{}")
     (tmp_path / "report").write_text(json.dumps(pnr_report(99.0, [])))
     script = tmp_path / "nextpnr"
@@ -37,7 +37,7 @@ def nextpnr(tmp_path: Path) -> Tool:
 
 
 def calls(folder: Path) -> list[str]:
-    """Return the arguments of each run of the tool that takes nextpnr's place."""
+    """Return the arguments of each run of the script that takes nextpnr's place."""
     return (folder / "calls.txt").read_text().splitlines()
 
 

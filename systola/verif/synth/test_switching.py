@@ -90,7 +90,7 @@ FOUND = Switching(
 
 
 def test_transitions():
-    """Check the transitions in two cycles of 4000: a glitch in one, a change in the other.
+    """Check transitions in two cycles of 4000 time units: a glitch in one, a change in the other.
 
     A pulse without duration does not count.
     """
@@ -129,7 +129,10 @@ def test_table_and_history(tmp_path: Path):
 
 
 def test_the_same_constants():
-    """Check the table's published energy: the energy model's increase for one more vector."""
+    """Check the published energy of a product in the table against the energy model.
+
+    The energy model's increase for one more vector is divided by the 16 products of a vector.
+    """
     product = "matrix_multiply buffer=0, accumulator=0, rows={}, k_tiles=1, n_tiles=1"
     one, two = (counts(f"read_weights tile=0, count=1\n{product.format(n)}\nhalt") for n in (1, 2))
     found = [unit_energies(preset("tiny"), each, TECHNOLOGIES[0]) for each in (one, two)]
@@ -161,7 +164,7 @@ def test_without_tools(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 @pytest.mark.skipif(not switching.MODELS.exists(), reason="qflow-tech-osu018 is not installed")
 @pytest.mark.skipif(shutil.which("vvp") is None, reason="Icarus Verilog is missing")
 def test_an_array():
-    """Check that the netlist of an array has the right sums, and an energy of the known size."""
+    """Check that the netlist of an array gives right sums, and an energy within known bounds."""
     found = switching.measure("tiny", 20)
     assert found.cells > 10_000 and 0.2 < found.toggles < 1 and 0 < found.glitches < 0.6
     assert 60 < found.picojoules < 240

@@ -81,7 +81,7 @@ def test_pod() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("shared", [None, SharedMemory(16)])
 def test_delivered_pod(shared: SharedMemory | None) -> None:
-    """Check that a delivered pod's wrapper has an interface for each port, and all ports."""
+    """Check that a delivered pod's wrapper has an AXI interface for each bus, and has the pod."""
     contents = delivery(preset("tiny"), Fabric.GENERIC, 2, shared)
     wrapper = contents["pod_axi.v"]
     masters = ["host0", "host1", "weight0", "weight1"] if shared is None else ["memory"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cocotb test that fails on purpose: other tests read its failure message.
 
-It writes the time at which the wrong byte is written to a file.
+The test stores in a file the time at which the wrong byte is written.
 """
 
 import os

@@ -65,7 +65,7 @@ def write(tb, lines=LINES, buffer=0, host=OUTPUT):
 def sums(tb, rows=LINES):
     """Return instructions that fill memories on the chip.
 
-    They fill FILLED buffer lines, `rows` accumulator rows and COUNT parameter entries.
+    The instructions fill FILLED buffer lines, `rows` accumulator rows and COUNT parameter entries.
     """
     return (
         read(tb, FILLED),
@@ -76,7 +76,10 @@ def sums(tb, rows=LINES):
 
 
 def shown_sums(tb, rows=LINES):
-    """Yield instructions that write accumulator rows to host memory, scaled by two entries."""
+    """Yield instructions that write accumulator rows to host memory twice.
+
+    The rows are scaled by parameter entry 0, and then by entry 1.
+    """
     activate = {"accumulator": 0, "buffer": 0, "rows": rows, "n_tiles": 1}
     for entry in range(2):
         yield encode(Opcode.ACTIVATE, **activate, parameter=entry)
@@ -101,4 +104,7 @@ WINDOWS = [
     {"top": 5, "left": 6, "out_height": 2, "out_width": 3},
     {"height": 1, "width": 1, "pitch": 1, "stride_y": 127, "stride_x": 127, "out_height": 2},
 ]
-"""Changes to the default window: equal and different steps, places outside, a map of a pixel."""
+"""Changes to the default window, each for a test.
+
+The changes are in kernel, strides and dilations, or to windows outside the map or a map of a pixel.
+"""

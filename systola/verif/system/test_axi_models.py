@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the machine with AXI memories of cocotbext-axi, which others have written."""
+"""The test of the machine with AXI memories of cocotbext-axi, which is not of this project."""
 
 import itertools
 import logging
@@ -75,7 +75,7 @@ class Bench:
         return np.frombuffer(self.host.read(HOST_BASE, image.host.size), np.uint8)
 
     async def ended(self):
-        """Wait for the end's interrupt; resume the program whenever it waits for the host."""
+        """Wait for the interrupt at the program's end; write RESUME at each wait for the host."""
         while not self.dut.irq.value:
             await ClockCycles(self.dut.clk, 50)
             if await self.registers.read_dword(Register.STATUS) & Status.WAITING:

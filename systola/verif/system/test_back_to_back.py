@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The test of programs one after the other without reset.
 
-It checks the state that lasts between programs, the state that is lost, and the cycles."""
+The test checks the state that lasts between programs, the state that is lost, and the cycles."""
 
 import cocotb
 import numpy as np
@@ -96,7 +96,10 @@ async def state_ends_with_its_program(dut, end):
     host[2 * DATA_OFFSET : 2 * DATA_OFFSET + entry.size] = entry
 
     async def leave():
-        """Run the program that sets the state, until it ends in the way of `end`."""
+        """Run the program that sets the state, and end it by a halt, a fault or a soft reset.
+
+        `end` names the way in which the program ends.
+        """
         last = {"halt": HALT, "fault": bytes(16), "soft reset": encode(Opcode.END_LOOP)}[end]
         fault = Fault.ILLEGAL_OPCODE if end == "fault" else None
         image = make_image([*leaves_state_behind(), last], host=host, weights=weights)

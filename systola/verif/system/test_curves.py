@@ -102,10 +102,10 @@ RELATIVE = {"function": Function.QUOTIENT, "operation": Operation.ADD, "operand"
 
 @pytest.mark.parametrize(("how", "each"), [(CURVE, 2), (GATHERED, 1), (RELATIVE, 1)])
 def test_cycles_of_a_vector(how, each):
-    """Check that a vector takes two cycles with a curve, and one cycle with a table of int32.
+    """Check the cycles of a vector: two with a curve, and one with a table of int32 numbers.
 
-    With a curve it takes one cycle for each of its two lines. A vector also takes one cycle if a
-    line is subtracted from all vectors.
+    A curve takes one cycle for each of the vector's two lines. With a table of int32, a vector also
+    takes one cycle if a line is subtracted from all vectors.
     """
     config = preset(PRESET)
     cycles = []
@@ -120,9 +120,10 @@ def test_cycles_of_a_vector(how, each):
 
 
 def test_a_table_before_a_table_of_int32():
-    """Check that elements are looked up 20 cycles after results, and at once after other results.
+    """Check the pause between a Vector with TABLE and a Vector that looks up int32 numbers.
 
-    Both take the same memory, and results come late.
+    Both Vectors read the table memory, and TABLE looks up results, which come late. So the pause is
+    20 cycles. If the first Vector has no table, the pause is as short as after any sum of lines.
     """
     config = preset(PRESET)
     copy = {"operation": Operation.COPY, "buffer": 0, "parameter": 0, "rows": 8}
@@ -137,7 +138,7 @@ def test_a_table_before_a_table_of_int32():
             image = make_image(words, host=np.zeros(4096, np.uint8))
             cycles.append(machine.run(image).cycles)
             estimates.append(estimate(config, image).cycles)
-    # A sum of lines alone is followed by DRAIN_SPACING cycles, which are 5.
+    # Without a table, the pause between the instructions is DRAIN_SPACING, which is 5 cycles.
     assert cycles[1] - cycles[0] == 20 - 5
     assert estimates[1] - estimates[0] == 20 - 5
 
@@ -158,9 +159,9 @@ def test_a_block_of_softmax():
 
 @pytest.mark.parametrize("operation", [Operation.COPY, Operation.ADD])
 def test_all_codes_by_a_table_of_int32(operation):
-    """Check an int32 table, the exp of an int8 softmax, for all bytes less a zero point.
+    """Check a table of int32, with exp for an int8 softmax, for all int8 inputs minus a zero point.
 
-    With ADD, a further line is subtracted, too, with a byte of its own for each lane.
+    With ADD, a further line is subtracted from all inputs, with one byte for each lane.
     """
     config = preset(PRESET)
     numbers = np.rint((1 << 31) * np.exp(-np.arange(256) / 20)).clip(max=(1 << 31) - 1)[::-1]

@@ -88,7 +88,11 @@ async def cycle(tb, *program):
 @cocotb.test
 @cocotb.parametrize(latency=[0, 20])
 async def each_unit(dut, latency):
-    """Check that a tag is recorded three cycles before a Synchronize passes, or at its issue."""
+    """Check the cycle in which a tag is recorded.
+
+    If the tag waits for the busy unit, it is recorded three cycles before a Synchronize would pass.
+    Otherwise it is recorded at its issue.
+    """
     tb = TB(dut, latency=latency)
     await tb.start()
     for unit, work in works(tb.config):
@@ -171,7 +175,7 @@ def encode_one_beat(config):
 async def an_interrupt_finds_all_tags(dut):
     """Check that all tags are recorded before an interrupt, and before a wait for the host.
 
-    There are as many tags as the machine fetches before the data of the read arrive.
+    The tags wait for a host read. There are as many as the machine fetches before the data arrive.
     """
     tb = TB(dut, latency=25)
     await tb.start()
@@ -224,7 +228,7 @@ def test_end_behind_tags():
 
 
 def random_places(rng, words, limit):
-    """Return the ascending places of fewer than `limit` NOPs of a program, chosen at random."""
+    """Return the indices of fewer than `limit` random NOPs in a program, in ascending order."""
     nops = rng.permutation([place for place, word in enumerate(words) if word == NOP])
     return sorted(int(place) for place in nops[: rng.integers(1, limit)])
 
@@ -323,7 +327,7 @@ def spaced(config, count, nops):
 
 
 def test_all_tags_of_a_long_program():
-    """Check that the runtime reads the trace during a program, and so gets more tags than fit."""
+    """Check that the runtime gets more tags than fit in the trace, as it reads during a program."""
     config = library_config()
     backend = RtlBackend(config)
     program = spaced(config, 500, 10)

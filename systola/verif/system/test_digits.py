@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test that the digits network has the same bytes and cycles with the blocks of an FPGA."""
+"""The test of the digits network on RTL with an ECP5's own multipliers and memories.
+
+The network must give the same bytes and cycles as on RTL without these blocks.
+"""
 
 import pytest
 

@@ -35,15 +35,15 @@ NEAR = 0.03
 NEAR_LAYER = 0.06
 """Largest errors of the estimated cycles of a network and of a layer, as a share.
 
-Estimates within 10 % are good enough for decisions. These figures are the timing model's known
-errors, which are smaller. So a change of the hardware that the model does not follow fails the
+Estimates within 10 % are good enough for decisions. The timing model's known errors are smaller,
+and are the limits here. So a change of the hardware that the model does not follow fails the
 test.
 """
 PROGRAMS = 40
 FAR = 1.5
 """Largest ratio of cycles between estimate and RTL for a random program, in either direction.
 
-These programs are short, and units wait for each other all the time.
+Random programs are short, and their units wait for each other all the time.
 """
 LONG = 200
 """Number of cycles above which the estimate of a layer is checked."""
@@ -52,8 +52,8 @@ LONG = 200
 BEHIND = ("lstm_digits_rows_unrolled_k3",)
 """Networks with layers for which the estimate of cycles is less good, with errors up to 13 %.
 
-They have many short instructions. The RTL issues one in three or four instructions a cycle later
-than the timing model.
+The networks have many short instructions. The RTL issues one in three or four instructions a cycle
+later than the timing model.
 """
 ISSUE = pytest.mark.xfail(reason="bubbles between instructions not modelled", strict=True)
 
@@ -91,7 +91,7 @@ def test_large_network(name):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_stalls(name):
-    """Check the estimate for runs with random stalls, of which it knows only the mean."""
+    """Check the estimate for runs with random stalls; the estimate knows only their mean."""
     report = report_of(name, 4, 30, 0.1)
     assert report.estimated_cycles == pytest.approx(report.measured_cycles, rel=NEAR)
 
@@ -160,7 +160,10 @@ def test_small_program(text, near, latency):
 
 
 def test_random_programs():
-    """Check the estimate for random programs full of hazards: mostly near, and never far off."""
+    """Check the estimate for random programs full of hazards against the RTL's cycles.
+
+    Most estimates are near, and none is far off.
+    """
     config = preset(PRESET)
     golden, backend = GoldenBackend(config), RtlBackend(config, latency=30)
     ratios = []

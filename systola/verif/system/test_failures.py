@@ -23,7 +23,7 @@ from systola.verif.mutation.trial import program_trial
 from systola.verif.regress.check import Pair
 
 BEYOND = 2000
-"""Number of a line beyond the buffer of `tiny`: a slip that a program may contain."""
+"""Address of a line beyond the buffer of `tiny`, for a slip that a program may contain."""
 NOP, HALT = encode(Opcode.NOP), encode(Opcode.HALT)
 
 
@@ -35,7 +35,7 @@ def image(*program):
 def slips():
     """Yield programs that end in a fault that their author did not mean, on RTL and golden model.
 
-    Each comes with its fault and a part of the message about it.
+    Each program comes with its fault and a part of the message about the fault.
     """
     operands = {"buffer": 0, "operand": 2, "destination": BEYOND, "rows": 2, "parameter": 0}
     wrong = encode(Opcode.VECTOR, operation=Operation.ADD, **operands)
@@ -82,8 +82,9 @@ class Stray(Machine):
 
 
 def copy(config):
-    """Return a program that copies lines in, copies the ROWS lines up to LINE out, and then has a
-    tag.
+    """Return a program that copies lines into the buffer, and ROWS lines out of it, before a tag.
+
+    LINE is the last line that the program copies out.
     """
     shape = {"rows": 8, "stride": config.input_pitch, "blocks": 1, "tail": config.rows}
     read = encode(Opcode.READ_HOST_MEMORY, host=0x400, buffer=0, **shape)
@@ -93,10 +94,9 @@ def copy(config):
 
 
 def check_blame(text, config, result):
-    """Check that the message has the wrong byte's instruction, row and column, and the cycle.
+    """Check that the message has the wrong byte's instruction, row, column and cycle of writing.
 
-    The cycle is that in which the byte was written. The tag was recorded two cycles after the
-    acknowledgement of this write.
+    The tag was recorded two cycles after the acknowledgement of the byte's write.
     """
     ((entered, _),) = result.tags
     place = OUTPUT + (ROWS - 1) * config.output_pitch + COLUMN

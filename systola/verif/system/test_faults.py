@@ -112,8 +112,8 @@ def test_program_of_another_machine(name, other):
     config = preset(name)
     golden = Machine(config)
     foreign, own = (product_image(preset(each)) for each in (other, name))
-    # A driver that does not know of the other machine makes a weight window of whole tiles of this
-    # machine.
+    # A driver that mistakes the program for a program of this machine fills the weight window with
+    # whole tiles of this machine.
     tiles = np.resize(foreign.weights, 16 * config.tile_bytes)
     foreign = replace(foreign, weights=tiles, host=foreign.host.copy())
     with Simulator(config, latency=5) as machine:
@@ -177,7 +177,10 @@ def test_late_answers():
 @pytest.mark.parametrize("fault", STATIC_FAULTS, ids=lambda fault: fault.name.lower())
 @pytest.mark.parametrize("name", ["tiny", thorough("small")])
 def test_many_faults(name, fault):
-    """Check a fault of most instructions that can have it, in first and later passes of loops."""
+    """Check one kind of fault in random programs: the machine reports it as the golden model does.
+
+    Most instructions that can have the fault come up, in first and in later iterations of loops.
+    """
     config = preset(preset_name(name))
     if fault not in static_faults(config):
         pytest.skip("a machine of this configuration cannot have this fault")

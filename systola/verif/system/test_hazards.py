@@ -30,19 +30,26 @@ SIDE = 8
 ROWS = SIDE * SIDE
 WIDE_ROWS = 2 * ROWS
 SHARED, SOURCE, OLDER, YOUNGER, BUSY, IDLE, LINES = 0, 256, 448, 576, 704, 768, 832
-"""First buffer lines of regions: shared lines, other lines that are read, results of the older and
-of the younger instruction, work that keeps units busy, and its results. LINES is the end."""
+"""First buffer lines of the regions; LINES is the end of the last region.
+
+The order is: shared lines, other lines that are read, results of the older instruction, results of
+the younger instruction. Then come lines for work that keeps units busy, and results of this work.
+"""
 ROW_SHARED, ROW_SOURCE, ROW_OLDER, ACCUMULATORS = 0, 128, 192, 256
 ROW_YOUNGER = ROW_SHARED
-"""First rows of the regions of the accumulators, named as the regions of the buffer.
+"""First accumulator rows of the regions, which have the names of the regions of the buffer.
 
-ROW_OLDER also takes the sums that keep the array busy. Sums of the younger instruction matter if
-lines are shared."""
+ROW_OLDER also takes the sums that keep the array busy. The younger instruction needs ROW_YOUNGER
+only if the shared resource is not the rows, so it may equal ROW_SHARED.
+"""
 HOST_SHARED, HOST_OLDER, HOST_YOUNGER, ENTRIES, TABLES, OUTPUT = range(0x1000, 0xD000, 0x2000)
 PAGES = 24
 TILES, ENTRY, TABLE = 32, 2, 1
 ENTRIES_FILLED = ENTRY + 3
-"""Number of parameter entries. Averages of four taps need one more than other instructions."""
+"""Number of parameter entries that are loaded.
+
+Averages of four taps need one entry more than other instructions.
+"""
 
 
 class Program:
@@ -112,11 +119,11 @@ class Program:
 
 
 class Access:
-    """A use of a resource: `use(program, shared, lines, rows, host)`.
+    """A use of a resource by an instruction: `use(program, shared, lines, rows, host)`.
 
-    `shared` is the place of the resource; `lines`, `rows` and `host` are places of other operands.
-    `unit` is the instruction's unit, `tiles` its number of tiles of the weight queue, and `size`
-    the length of the shared part.
+    `shared` is the first address of the shared resource. `lines`, `rows` and `host` are the first
+    addresses of other operands. `unit` is the instruction's unit, `tiles` the number of weight
+    tiles that it takes, and `size` the number of shared lines or rows.
     """
 
     def __init__(self, unit, use, tiles=0, size=ROWS):
@@ -130,7 +137,7 @@ class Access:
     def delay(self, p):
         """Add instructions that keep the unit of this use busy for a while."""
         if self.unit == "matrix":
-            # The use waits for another product, and its own weights have not even been requested.
+            # The use waits for another product, and the weights of the use are not yet requested.
             p.weights()
             p.multiply(BUSY, ROW_OLDER)
             p.weights(self.tiles)
@@ -362,7 +369,10 @@ def show(p):
 @pytest.mark.parametrize("latency", LATENCIES)
 @pytest.mark.parametrize(("place", "second", "older", "younger"), list(pairs()))
 def test_pair(place, second, older, younger, latency):
-    """Check two accesses: the older instruction uses `place`, and the younger one `second`."""
+    """Check that two accesses to a resource give the golden model's bytes, so are in order.
+
+    The older access begins at the address `place`, and the younger access at `second`.
+    """
     config = preset(preset_name("small-training"))  # other quick tests build this machine, too
     rng = np.random.default_rng(random_seed())
     host = random_memory(rng, PAGES)

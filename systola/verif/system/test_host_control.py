@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of a host that controls a program: Synchronize_Host, RESUME, trace, endless programs."""
+"""The test of a host that controls a program: Synchronize_Host, RESUME, trace, endless programs.
+
+A turn is the part of a program after a wait for the host; turn 0 comes before the first wait.
+"""
 
 import json
 import os
@@ -57,7 +60,7 @@ def waiting_program(config, turns=3):
 
 
 def new_input(turns):
-    """Return a function that changes the input at each wait, and adds the turn to a list."""
+    """Return a function that changes the input at each wait, and appends the turn to `turns`."""
 
     def on_wait(host):
         turns.append(len(turns) + 1)

@@ -54,7 +54,10 @@ async def halt(dut):
 
 @cocotb.test
 async def synchronize(dut):
-    """Check that a copy after Synchronize runs after the copy before it, and reads its bytes."""
+    """Check that a copy after Synchronize waits for the copy before Synchronize.
+
+    The later copy reads the bytes that the earlier copy writes.
+    """
     tb = await bench(dut, latency=25, stall=0.2)
     sync = encode(Opcode.SYNCHRONIZE)
     await check(tb, read(tb), sync, write(tb), sync, sync, write(tb, host=INPUT))
@@ -62,9 +65,10 @@ async def synchronize(dut):
 
 @cocotb.test
 async def interrupt_host(dut):
-    """Check that Interrupt_Host raises the line while the program runs on, if PROGRAM is enabled.
+    """Check that Interrupt_Host raises the interrupt line, while the program runs on.
 
-    A write of 1 to the interrupt's bit clears it.
+    The interrupt PROGRAM must be enabled for this. A write of 1 to the interrupt's bit in
+    IRQ_STATUS lowers the line.
     """
     tb = await bench(dut, latency=20)
     code = encode(Opcode.INTERRUPT_HOST, code=0xBEEF)
@@ -107,7 +111,10 @@ async def read_host_memory(dut, rows, blocks, tail, opcode):
     opcode=[Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE],
 )
 async def write_host_memory(dut, rows, blocks, tail, gap, opcode):
-    """Check host writes with `gap` pitches between rows; with a negative gap, rows overlap."""
+    """Check host writes with `gap` pitches between the end of a row and the next row.
+
+    If `gap` is negative, rows overlap.
+    """
     tb = await bench(dut, latency=3, stall=0.2)
     tail = tail or tb.config.cols
     stride = (blocks + gap) * tb.config.output_pitch
@@ -202,7 +209,10 @@ async def wide_matrix_multiply(dut, accumulate, wide_vectors, wide_weights):
 @cocotb.test
 @cocotb.parametrize(function=[f for f in Function if f <= Function.TABLE], rounding=list(Rounding))
 async def activate(dut, function, rounding):
-    """Check Activate with all functions and roundings, two zero points and ceilings around them."""
+    """Check Activate with all functions and roundings, and with two zero points.
+
+    One of the ceilings is above its zero point, and the other is below.
+    """
     tb = await bench(dut)
     program = [*sums(tb), encode(Opcode.LOAD_TABLE, host=INPUT, table=0)]
     for step, (zero_point, ceiling) in enumerate(((-20, 90), (50, 7))):
@@ -246,7 +256,10 @@ async def wide_activate(dut, function, table, accumulate):
 
 @cocotb.test
 async def set_register(dut):
-    """Check that sums in index registers wrap, and operands with a register at their own width."""
+    """Check that sums in index registers wrap at 32 bits.
+
+    An operand to which a register is added wraps at the operand's own width.
+    """
     tb = await bench(dut)
     pitch = tb.config.output_pitch
     registers = [
@@ -295,7 +308,8 @@ def step(register, value):
 async def loops(dut, counts):
     """Check as many nested loops as may be open.
 
-    The innermost body writes to a new place each time. A loop with an empty body follows it.
+    Each iteration of the innermost loop writes to another host address. A loop with an empty body
+    follows the innermost loop.
     """
     tb = await bench(dut, latency=3)
     assert len(counts) == LOOP_DEPTH
@@ -311,9 +325,9 @@ async def loops(dut, counts):
 
 @cocotb.test
 async def long_loop(dut):
-    """Check a loop body that is too long to be kept: it is fetched again in each pass.
+    """Check a loop body that is too long for the ring of fetched instructions on the chip.
 
-    Each pass queues and uses weight tiles.
+    Each iteration fetches the body again, and queues and uses weight tiles.
     """
     tb = await bench(dut, latency=7)
     multiply = {"buffer": 0, "accumulator": 0, "rows": 4, "k_tiles": 1, "n_tiles": 2}
@@ -338,9 +352,10 @@ async def debug_tag(dut):
 
 @cocotb.test
 async def require_machine(dut):
-    """Check that Require_Machine passes with this machine's numbers, and stops at other numbers.
+    """Check that Require_Machine passes with this machine's sizes, and stops at other sizes.
 
-    The place of the instruction in the program makes no difference.
+    The sizes are the array's rows and columns, and the widths of the buses. The instruction may be
+    anywhere in the program.
     """
     tb = await bench(dut, latency=7)
     config = tb.config

@@ -18,7 +18,7 @@ from systola.verif.kit.seeds import random_seed
 
 ROWS = 24
 PARTS = 4
-"""Number of parts of ROWS rows, in the operand and in the accumulators."""
+"""Number of parts of the operand and of the accumulators; a part has ROWS lines or rows."""
 INPUT, ENTRY, OUTPUT, PAGES = 0x1000, 0x6000, 0x8000, 16
 PROLOGUE = 8 * ISSUE_INTERVAL + 2 * ENDS
 """Cycles that loops may cost for their first and last instructions, eight in total.

@@ -28,7 +28,8 @@ from systola.verif.system.instruction_bench import (
 async def convolve(dut, shape):
     """Check Convolve with a buffer line for each pixel.
 
-    It runs with one weight tile, then with overlapping blocks of channels that are added.
+    The first Convolve has one weight tile for each tap. The second adds two blocks of channels,
+    which overlap in the buffer, to old sums.
     """
     tb = await bench(dut, latency=2, stall=0.1)
     changes = {"kernel_height": 2, **WINDOWS[shape]}
@@ -169,7 +170,10 @@ VECTOR_FUNCTIONS = {
 @cocotb.test
 @cocotb.parametrize(operation=list(Operation), wide_operands=[0, 1], wide=[0, 1])
 async def vector(dut, operation, wide_operands, wide):
-    """Check Vector with results in lines of their own, and in place of an operand as long."""
+    """Check Vector with results in lines of their own, and with results that replace an operand.
+
+    Results can replace an operand only if they take as many lines.
+    """
     tb = await bench(dut)
     a, b = 1, 30
     program = [*sums(tb), encode(Opcode.LOAD_TABLE, host=INPUT, table=1)]
@@ -188,7 +192,7 @@ async def vector(dut, operation, wide_operands, wide):
 
 @cocotb.test
 async def set_config_scale(dut):
-    """Check that the operands of the scale, ceiling included, are 0 at the start of a program.
+    """Check that all operands of Set_Config_Scale, also the ceiling, are 0 when a program starts.
 
     A Vector uses the last Set_Config_Scale before it.
     """

@@ -91,7 +91,10 @@ def two_waits(config):
 
 @cocotb.test
 async def each_is_told(dut):
-    """Check that a flip of any bit of a word that is read later raises a fault with the memory."""
+    """Check that a flipped bit in a word that is read later raises a fault.
+
+    The fault's address must be the number of the memory with the flipped bit.
+    """
     tb = TB(dut)
     await tb.start()
     assert await tb.read(Register.FEATURES) & Feature.PARITY
@@ -117,7 +120,8 @@ async def each_is_told(dut):
 async def none_is_silent(dut):
     """Check bits that flip at some time in a random program: a fault, or all bytes are right.
 
-    The program runs once in a simulation, since the golden model does not know the state after it.
+    Each simulation tests only one program, since the golden model does not know the machine's state
+    after the flips.
     """
     tb = TB(dut)
     await tb.start()

@@ -43,7 +43,8 @@ def test_batches(name, monkeypatch):
 def test_large_batch():
     """Check that a batch of 16 takes less time than two single samples.
 
-    With a single sample, the network's layers have few rows, and each layer waits for the last.
+    With a single sample, the network's layers have few rows, and each layer waits for the layer
+    before it.
     """
     name = "lstm_digits_rows_unrolled_k3"
     assert cycles(name, 16, 30, 0.0) < 2 * cycles(name, 1, 30, 0.0)

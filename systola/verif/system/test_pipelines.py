@@ -12,10 +12,10 @@ from systola.runtime import Strategy, compile
 
 CORES, BATCHES, BATCH = 4, 64, 4
 BOUND = BATCHES / (BATCHES + CORES - 1)
-"""Efficiency of a pipeline of equal pieces that together take no longer than the whole model."""
+"""Efficiency of a pipeline of equal pieces that loses time only while it fills and drains."""
 
 
-# Each test simulates 256 samples, so both are left to long runs.
+# The test simulates 256 samples of each network, so it is left to long runs.
 @pytest.mark.thorough
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["std_resnet8_cifar", "mobilenet_v1_025_96"])

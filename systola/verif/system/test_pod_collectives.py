@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of collectives on the RTL: the golden pod's bytes, and times near the ring's bound."""
+"""The test of collectives on the RTL: the golden pod's bytes, and times near the ring's bound.
+
+A collective is work of all cores together, such as the sum of an array of each core (all-reduce).
+The ring's bound is the least time in which the links can move the data."""
 
 from __future__ import annotations
 
@@ -60,10 +63,10 @@ def test_same_sums(cores: int) -> None:
     ],
 )
 def test_bounds(name: str, cores: int) -> None:
-    """Check that collectives of 64 KiB take at most the time of the ring's bound, divided by BAR.
+    """Check that collectives of 64 KiB take at most the ring's bound, divided by BAR.
 
-    The bytes are sent in as many pieces as the accumulators need. The time is from the start to the
-    last core's Halt.
+    The bytes are sent in as many pieces as needed to fit the accumulators. The time is from the
+    start to the last core's Halt.
     """
     config = preset(f"{name}-links")
     width, rows, lines = config.host_bus_bytes, config.accumulator_rows, config.buffer_lines

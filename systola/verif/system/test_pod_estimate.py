@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The test of the estimate of a pod's cycles: it is near to the RTL's.
 
-It covers collectives, random programs, and applications with weights spread over the cores.
+The test has collectives, random programs, and applications with weights spread over the cores.
 """
 
 from __future__ import annotations
@@ -34,17 +34,20 @@ CORES = 3
 NEAR_LINKS = 2
 """Largest error of the estimate for short programs of link instructions alone, in cycles."""
 FETCHES = 20
-"""Largest error of the estimate for programs of many instructions, in cycles. They may fetch once
-more than estimated, which takes 16 beats of the narrow bus."""
+"""Largest error of the estimate for programs of many instructions, in cycles.
+
+A program may fetch once more than estimated, which takes 16 beats of the narrow bus.
+"""
 NEAR = 0.01
 NEAR_APPLICATION = 0.09
 """Largest error of the estimate for an application, as a share. Instructions and data share a bus
 of four bytes, which limits the smallest application."""
 NEAR_RANDOM, FAR = 0.06, 1.5
-"""Errors of the estimate for random programs: of the median, and the largest ratio.
+"""Largest error of the median, as a share, and largest ratio of cycles for random programs.
 
-The programs are short, and fetches between data are not modelled. Such a fetch takes 16 beats of
-the narrow bus, so the estimates are 1.5 to 4 % too low.
+The ratio is between estimate and RTL, in either direction. The programs are short, and fetches
+between data are not modelled. A fetch takes 16 beats of the narrow bus, so the estimates are 1.5 to
+4 % too low.
 """
 PROGRAMS = 150
 """Number of random programs, enough for a steady median. The median of 24 programs has a standard
@@ -133,7 +136,10 @@ def test_collectives() -> None:
 
 @pytest.mark.parametrize(("latency", "stall"), MEMORIES)
 def test_random_programs(latency: int, stall: float) -> None:
-    """Check the estimate of random programs, full of waits: mostly near, and never far off."""
+    """Check the estimate of random programs, full of waits, against the RTL's cycles.
+
+    Most estimates are near, and none is far off.
+    """
     ratios: list[float] = []
     memory = MemorySpeed(latency, stall)
     seed = random_seed()

@@ -46,7 +46,10 @@ SAMPLES = 64
     [(thorough if name.startswith("3") else exhaustive)(name) for name in PODS],
 )
 def test_random_programs(name: str) -> None:
-    """Check random programs against the golden pod, without reset; some others are abandoned."""
+    """Check random programs against the golden pod, one after the other without a reset.
+
+    Before every fourth program, another program runs until a soft reset.
+    """
     cores, shared, latency, stall = PODS[name]
     with PodSimulator(
         CONFIG, cores, latency=latency, stall=stall, seed=random_seed(), shared=shared

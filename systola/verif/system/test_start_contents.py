@@ -22,7 +22,7 @@ CONTENTS = re.compile(r"^ *initial (?:begin\n *)?\S+\[\d+\] = ", re.MULTILINE)
 
 
 def shows_lines(config):
-    """Return a program that writes buffer lines to host memory that were never filled."""
+    """Return a program that writes buffer lines that were never filled to host memory."""
     copy = encode(
         Opcode.WRITE_HOST_MEMORY, **lines_out(config, host=DATA_OFFSET, line=0, rows=LINES)
     )
@@ -38,8 +38,9 @@ ON_ICARUS = "icarus" in getattr(cocotb, "SIM_NAME", "").lower()
 
 @cocotb.test(expect_error=ValueError if ON_ICARUS else ())
 async def lines_are_unknown_or_random(dut):
-    """Check that lines start with random bytes. On Icarus their bits are unknown, and reading them
-    raises ValueError.
+    """Check that buffer lines start with random bytes.
+
+    On Icarus the bits of the lines are unknown, and reading the lines raises ValueError.
     """
     tb = TB(dut)
     await tb.start()

@@ -30,7 +30,7 @@ from systola.verif.plan.selection import exhaustive, thorough
 INPUTS, CLASSES = 64, 10
 DENSE = ("8x8-training", 16, [Input((INPUTS,)), Dense(32, "relu"), Dropout(0.2), Dense(CLASSES)])
 SMALL_DENSE = ("small-training", *DENSE[1:])
-"""A network on the machine that other quick tests use, so that it is built only once."""
+"""A network on the machine that other quick tests use, so that its simulator is built only once."""
 COMPACT = ("8x8-compact-training", *DENSE[1:])
 """A network on a machine with two columns to a lane."""
 MAPS = (

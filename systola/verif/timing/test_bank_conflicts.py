@@ -67,9 +67,9 @@ def test_another_bank_is_free():
 
 
 def test_coming_reads_start_when_they_are_ready():
-    """Check reads that are ready from cycle 103 on.
+    """Check a stream that waits for the reads of another stream, which are ready from cycle 103 on.
 
-    They begin in cycle 104, because the interlock is checked in every other cycle only.
+    These reads begin in cycle 104, because the interlock is checked in every other cycle only.
     """
     lines = [[0]] * 8
     slow = yielding_times(reader(lines), other([4] * 100, start=100, ready=103), BANKS)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the counted work of programs and its energy, by hand and by the RTL's counters."""
+"""Tests of the counted work of programs and its energy.
+
+The expected counts are made by hand, or are the RTL's counters.
+"""
 
 from __future__ import annotations
 
@@ -57,9 +60,10 @@ def counts(text: str, config=TINY) -> Activity:
 
 
 def test_by_hand():
-    """Check the counted work of a small product by hand: 3 samples, 8 inputs, 4 outputs, on 4 x 4.
+    """Check the counted work of a small product: 3 samples, 8 inputs and 4 outputs.
 
-    Buffer lines and beats of the buses have 4 bytes.
+    The expected counts are made by hand, for an array of 4 x 4. Buffer lines and beats of the buses
+    have 4 bytes.
     """
     assert counts(BY_HAND) == Activity(
         macs=6 * 16,  # two weight tiles along K, with three vectors each
@@ -77,9 +81,9 @@ def test_by_hand():
 
 
 def test_energy_by_hand():
-    """Check the energy of the counted product: counts times the published figures.
+    """Check the energy of the counted product: each count times its published energy.
 
-    The memories have 4 KiB, 4 KiB and 64 bytes.
+    The published energies are of memories of 4 KiB, 4 KiB and 64 bytes.
     """
     (found, _) = energies(TINY, counts(BY_HAND), 3 * 8 * 4)
     assert found.units == pytest.approx(
@@ -124,7 +128,10 @@ def test_sum_over_the_counters(technology):
     ],
 )
 def test_twice_the_bytes(counter, unit):
-    """Check that twice the bytes take twice the energy of their unit, and of no other unit."""
+    """Check that twice the bytes of a unit take twice the energy in this unit.
+
+    The energy of all other units stays the same.
+    """
     done = counts(BY_HAND) + Activity(links=64)
     before = unit_energies(TINY, done, NM_45)
     after = unit_energies(TINY, replace(done, **{counter: 2 * getattr(done, counter)}), NM_45)
@@ -133,7 +140,10 @@ def test_twice_the_bytes(counter, unit):
 
 
 def test_ports():
-    """Check the energy of a byte outside the chip, equal in all processes, and on a link."""
+    """Check the energy of a byte of host or weight memory, and of a byte on a link.
+
+    Both energies are the same in all technologies.
+    """
     done = Activity(host=1, weights=1, links=1)
     for technology in TECHNOLOGIES:
         found = unit_energies(BASE, done, technology)
@@ -153,9 +163,9 @@ def test_memories():
 
 @pytest.mark.parametrize("work", [*PRODUCTS, *CONVOLUTIONS], ids=str)
 def test_vectors_that_the_rtl_counted(work):
-    """Check the counted products against the RTL's counter ARRAY_ACTIVE.
+    """Check the counted products against ARRAY_ACTIVE of the RTL.
 
-    It counts the cycles in which a vector enters the array.
+    This counter has the cycles in which a vector enters the array.
     """
     counters = find(stored_results(), work, IDEAL)["counters"]
     if work in PRODUCTS:
@@ -173,7 +183,7 @@ def test_vectors_that_the_rtl_counted(work):
 
 @pytest.mark.parametrize("counted", originals(), ids=lambda each: each.name)
 def test_original_beside_the_rtl(counted):
-    """Check the counted work of the original's applications by the counter of stored RTL runs.
+    """Check the counted work of the original's applications against stored RTL runs.
 
     A vector has 65,536 products.
     """
@@ -194,7 +204,10 @@ def test_stored_counts():
 
 @pytest.mark.exhaustive
 def test_all_stored_counts():
-    """Check all stored counts: `make bench-energy` must follow a change of compiler or training."""
+    """Check that new counts of all networks, training steps and applications equal stored counts.
+
+    `make bench-energy` must be run after a change of the compiler or of training.
+    """
     found = [count_network(network, batch) for network in NETWORKS for batch in BATCHES]
     found += [count_step(step) for step in STEPS]
     assert [*found, *map(count_application, applications())] == stored()
@@ -263,7 +276,7 @@ def convolve(window: Window, channels: int, k_tiles: int) -> str:
 
 
 def inside(window: Window, i: int, j: int) -> int:
-    """Return the number of windows with tap (i, j) inside the feature map, by its definition."""
+    """Return the number of windows with tap (i, j) inside the feature map, window by window."""
     found = 0
     for p, q in product(range(window.out_height), range(window.out_width)):
         y = window.top + p * window.stride_y + i * window.dilation_y

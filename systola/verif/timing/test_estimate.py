@@ -110,9 +110,10 @@ def test_loop_that_ends_early_equals_all_of_it(name, latency, monkeypatch):
 
 
 def with_segments(monkeypatch: pytest.MonkeyPatch, image: Image, size: int) -> tuple[Estimate, int]:
-    """Return an estimate with segments of `size` instructions, and how many were simulated.
+    """Return the estimate of an image, and how many instructions were simulated for it.
 
-    The estimate of a known segment is reused, so that its instructions are not simulated again.
+    The estimate divides a program into segments of `size` instructions. The estimate of a known
+    segment is reused, so that its instructions are not simulated again.
     """
     walked = 0
     issue = Walk._issue
@@ -244,7 +245,10 @@ def test_program_without_end():
 
 
 def test_large_batch_takes_no_longer_to_estimate(monkeypatch):
-    """Check that a large batch takes no longer to estimate, and that skipped iterations count."""
+    """Check that a large batch takes no longer to estimate than a small batch.
+
+    The cycles of iterations that are skipped must be counted.
+    """
     calls = []
     run = MatrixUnit.run
     monkeypatch.setattr(MatrixUnit, "run", lambda *x: calls.append(1) or run(*x))

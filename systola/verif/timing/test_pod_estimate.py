@@ -38,7 +38,10 @@ def test_cores_without_links(latency: int) -> None:
 
 
 def test_who_receives_waits() -> None:
-    """Check that a receiver waits for the sender's lines, and for work before they are sent."""
+    """Check that a receiver waits for the sender's lines.
+
+    If the sender has other work before it sends, the receiver waits longer.
+    """
     early, early_end = cycles(SEND, RECEIVE)
     late, late_end = cycles(COPY + SEND, RECEIVE)
     assert late > early

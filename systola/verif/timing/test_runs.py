@@ -10,7 +10,7 @@ from systola.timing.runs import NOTHING, WriterList, run_of
 def writers(*entries):
     """Return a list of writers (first line, end of lines, end in cycles).
 
-    Their lines are announced one a cycle, up to the end.
+    The lines of a writer are announced one a cycle, up to the writer's end.
     """
     written = np.zeros(200)
     found = WriterList(8, written)

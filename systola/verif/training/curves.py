@@ -137,8 +137,8 @@ def tutorial() -> Task:
 def long_tasks() -> list[Task]:
     """Return the tasks that take long, from both tutorials.
 
-    These are the whole first tutorial with three seeds, 200 epochs on digits, and eight epochs of
-    the second tutorial.
+    The tasks are the whole first tutorial with three seeds, 200 epochs on digits, and eight epochs
+    of the second tutorial.
     """
     parts = [(x.reshape(len(x), -1) / np.float32(255), y.astype(int)) for x, y in mnist.load_data()]
     layers, data = (Dense(512, "relu"), Dropout(0.2), Dense(10)), (parts[0], parts[1])
@@ -180,7 +180,11 @@ def second_tutorial() -> Task:
 
 
 def residual() -> tuple[Layer, ...]:
-    """Return a network with two joins: a Dense added to its inputs, and another beside the sum."""
+    """Return a network with an Add and a Concatenate.
+
+    The Add joins a Dense with the inputs of this Dense. The Concatenate joins their sum with
+    another Dense.
+    """
     x = Input((64,))
     first = Dense(128, "relu")(x)
     added = ReLU()(Add()([Dense(128)(first), first]))
@@ -231,7 +235,7 @@ def _split(samples: Samples, count: int) -> tuple[Samples, Samples]:
 
 
 class Beside(Callback):
-    """A callback that trains a copy in float32, and compares its results with the machine's."""
+    """A callback that trains the network in float32, too, and notes both results of each epoch."""
 
     def __init__(self, task: Task, referee: Referee, *, say: bool) -> None:
         self._task = task

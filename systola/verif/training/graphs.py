@@ -30,7 +30,10 @@ _CURVES = (None, "relu", "tanh")
 
 
 def drawn_graph(rng: random.Random, classes: int) -> list[Any]:
-    """Return the layers of a random network with branches, on maps, rows or an LSTM or GRU."""
+    """Return the layers of a random network with branches.
+
+    The network works on feature maps, on rows of numbers, or on sequences with an LSTM or GRU.
+    """
     while True:
         try:
             layers = _Graph(rng, rng.choice(("maps", "rows", "rows", "steps"))).layers(classes)
@@ -43,7 +46,7 @@ def drawn_graph(rng: random.Random, classes: int) -> list[Any]:
 class _Graph:
     """A random network that grows layer by layer.
 
-    All its results have the same width, so that they can be added.
+    All results of the network have the same width, so that they can be added.
     """
 
     def __init__(self, rng: random.Random, kind: str) -> None:

@@ -15,7 +15,7 @@ from systola.verif.training.recurrent import Floats, Recurrent, logistic
 class Gru(Recurrent):
     """A GRU in floating point that resets after the product with the recurrent kernel.
 
-    It computes in the type of its weights. The weights have Keras's form, so biases have two rows.
+    The GRU computes in the type of its weights, which have Keras's form. So biases have two rows.
     """
 
     def forward(self, x: NDArray[np.floating], weights: Sequence[Floats]) -> Floats:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training in float32 with numpy, to compare the machine with.
 
-It takes the same initial weights, the same order of samples and the same dropout masks.
+The training takes the machine's initial weights, order of samples and dropout masks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from systola.verif.training.normal import Normal
 
 Floats = NDArray[np.float32]
 EVALUATED = 1000
-"""Number of samples that are evaluated at one time, as an LSTM keeps all their steps."""
+"""Largest number of samples that are evaluated together: an LSTM keeps all their steps."""
 
 
 def windows(x: Floats, window: Window) -> Floats:
@@ -71,7 +71,7 @@ def _taps(window: Window) -> list[tuple[int, Any, Any]]:
 
 
 def joined(stage: Stage, given: Sequence[Floats]) -> Floats:
-    """Return the sum of several results, or the results side by side, by the stage's `join`."""
+    """Return the sum of several results, or the concatenated results, by the stage's `join`."""
     shape = (len(given[0]), *stage.map, -1) if stage.maps else (len(given[0]), -1)
     given = [each.reshape(shape) for each in given]
     return np.concatenate(given, axis=-1) if stage.join == "concatenate" else np.sum(given, axis=0)
@@ -111,7 +111,7 @@ class Referee:
         if self._normal:
             self._take_statistics()
         self._kernel = [sum(counts[:number]) for number in range(len(self.stages))]
-        """Number of the first array of weights of each stage, in Keras's order."""
+        """Index in `weights` of the first array of each stage."""
 
     def epoch(
         self, x: Floats, y: Floats, batch: int, *, shuffle: bool = True
@@ -131,7 +131,7 @@ class Referee:
     def step(self, x: Floats, y: Floats, batch: int) -> tuple[float, float]:
         """Take a step; return the sum of the samples' losses, and the number of right samples.
 
-        Both are from before the step's update.
+        Losses and right samples are counted with the weights before the step's update.
         """
         inputs: list[Floats] = []
         masks: list[Floats] = []
@@ -225,7 +225,7 @@ class Referee:
         self.squares = [np.zeros_like(each) for each in self.weights]
 
     def _normal_of(self, number: int) -> Normal:
-        """Return the BatchNormalization of the stage with this number."""
+        """Return the BatchNormalization of the stage `number`, counted from 0."""
         before = sum(stage.normalized is not None for stage in self.stages[:number])
         return self._normal[before]
 
@@ -351,9 +351,10 @@ class Referee:
         return windows(maps, stage.window).reshape(len(x), *stage.window.out, -1)
 
     def _pooled(self, stage: Stage, x: Floats) -> tuple[Floats, Floats | None]:
-        """Return the units of a stage after its pooling, and the share of each tap in them.
+        """Return the units of a stage after its pooling, and the share of each tap in its unit.
 
-        Without a pooling the units stay as they are, and there are no shares.
+        A maximum takes one tap only, and an average takes equal shares of all taps. Without a
+        pooling the units stay as they are, and there are no shares.
         """
         if stage.pool is None:
             return x, None

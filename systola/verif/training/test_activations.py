@@ -46,7 +46,7 @@ FUNCTIONS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_tables(name: str) -> None:
-    """Check that each entry of an activation's table is the nearest code.
+    """Check that each value in an activation's table is the int8 code nearest to the function.
 
     Beyond the ends of the table, slopes are zero.
     """

@@ -243,7 +243,7 @@ def test_no_layers() -> None:
 def test_networks_that_are_too_large() -> None:
     """Check that too large networks are refused before any memory is allocated.
 
-    These networks would take gigabytes and more.
+    The networks would take gigabytes and more.
     """
     for layers in (
         [Input((1 << 20,)), Dense(128)],

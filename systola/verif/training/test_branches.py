@@ -51,9 +51,9 @@ Layers = list[Any]
 
 
 def rows(rate: float = 0.2) -> Layers:
-    """Make a network in which three layers take a result, and which joins them with the samples.
+    """Make a network in which an Add and two Dense layers take the same result.
 
-    One of the three layers has no biases.
+    The sum, the samples and the result of one Dense are joined. The other Dense has no biases.
     """
     x = Input((13,))
     a = Dense(20, "relu")(x)
@@ -63,7 +63,7 @@ def rows(rate: float = 0.2) -> Layers:
 
 
 def maps() -> Layers:
-    """Make a network that adds and joins maps, and joins a flattened map with means."""
+    """Make a network that adds maps, concatenates maps, and concatenates a flat map with means."""
     x = Input((5, 4, 3))
     a = Conv2D(9, 3, padding="same", activation="relu")(x)
     b = Dropout(0.1)(ReLU()(Add()([a, Conv2D(9, 3, padding="same")(a)])))
@@ -84,7 +84,10 @@ def dense_maps() -> Layers:
 
 
 def copies() -> Layers:
-    """Make a network that adds a result twice, its Dropout, and a layer that takes the Dropout."""
+    """Make a network with an Add of four tensors.
+
+    The tensors are a result, the same result again, its Dropout, and a layer after the Dropout.
+    """
     x = Input((13,))
     a = Dense(10)(x)
     dropped = Dropout(0.3)(a)
@@ -217,7 +220,7 @@ def test_the_rtl_learns_the_same() -> None:
 
 
 def test_gradients_beside_float64() -> None:
-    """Check that a step moves each weight by its gradient, with the exactness of eight bits.
+    """Check that a step moves each weight by its gradient, with the precision of eight bits.
 
     The exact gradient is tested with differences of the loss in float64. A ReLU near zero may pass
     in only one of the two computations, so the samples are always the same.
@@ -300,7 +303,7 @@ def test_exponents_at_the_ends() -> None:
 
 
 def test_there_and_back(tmp_path: Path) -> None:
-    """Check that a network that is saved and loaded learns the same bytes as without."""
+    """Check that a network learns the same bytes if it is saved and loaded between epochs."""
     x, y = data(rows())
     steps: list[Any] = []
     for again in (False, True):

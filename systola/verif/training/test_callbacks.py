@@ -28,7 +28,7 @@ def compile_with(model: Any, rate: float) -> None:
 class Once(Callback):
     """A callback that calls `act` with the model once in epoch 0.
 
-    It does so at the end of batch `batch`, or of the epoch if `batch` is None.
+    The call comes at the end of batch `batch`, or of the epoch if `batch` is None.
     """
 
     def __init__(self, act: Callable[[Any], None], batch: int | None) -> None:
@@ -47,7 +47,10 @@ class Once(Callback):
 
 
 def test_a_rate_that_is_set_between_epochs() -> None:
-    """Check that a learning rate set by a callback gives the bytes of a training in two parts."""
+    """Check that a learning rate that a callback sets is used from the next epoch on.
+
+    The weights equal the weights after two calls of fit(), each with its own rate.
+    """
     changing, parts = compiled(0.5), compiled(0.5)
     lower = Once(lambda model: compile_with(model, 0.125), None)
     changing.fit(X, Y, epochs=3, callbacks=[lower], verbose=0)
@@ -62,9 +65,10 @@ def test_a_rate_that_is_set_between_epochs() -> None:
 
 @pytest.mark.parametrize("batch", [None, 0, 1])
 def test_weights_that_are_set_are_trained_on(batch: int | None) -> None:
-    """Check that weights set by a callback replace the weights of the training.
+    """Check that training goes on with the weights that a callback sets.
 
-    The rate is too low to move a weight, so they are the weights at the end.
+    The learning rate is too low to move a weight, so the weights at the end are the weights that
+    were set.
     """
     model = compiled(2.0**-20)
     rng = np.random.default_rng(1)

@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def fitted(path: str | Path, *, epochs: int = 2) -> Sequential:
     """Train a model that saves a checkpoint at `path` after each epoch; return the model.
 
-    Even if fit() raises an error, the model has run all epochs or none.
+    Fail if the model has run only some of the epochs, also when fit() raises an error.
     """
     model = Sequential([Dense(3)])
     model.compile(metrics=["accuracy"], preset="4x4-training", backend="iss")

@@ -60,7 +60,7 @@ def test_values_of_the_golden_model(name: str, optimizer: Optimizer, cores: int)
 def test_values_are_cut_off(bits: int) -> None:
     """Check that `clipvalue` limits the gradient of each weight in a step, as in Keras.
 
-    `clipvalue` is the power of two that lies `bits` below the largest gradient.
+    `clipvalue` is the largest gradient, rounded down to a power of two and divided by 2^`bits`.
     """
     rng = np.random.default_rng(random_seed())
     x, y = rng.normal(size=(24, 13)), rng.integers(0, 3, 24)
@@ -87,8 +87,8 @@ def test_values_of_moments_are_cut_off(bits: int) -> None:
     """Check that `clipvalue` limits the first moments of Adam.
 
     A first moment is a tenth of its gradient, or of `clipvalue` if the gradient is larger. 11 bits
-    of `clipvalue` are kept. `clipvalue` is the power of two that lies `bits` below the largest
-    gradient.
+    of `clipvalue` are kept. `clipvalue` is the largest gradient, rounded down to a power of two and
+    divided by 2^`bits`.
     """
     rng = np.random.default_rng(random_seed())
     x, y = rng.normal(size=(24, 13)), rng.integers(0, 3, 24)
@@ -103,9 +103,9 @@ def test_values_of_moments_are_cut_off(bits: int) -> None:
 
 
 def test_random_rounding_is_cut_off() -> None:
-    """Check that steps at the limit are the same, whether rounded to nearest or at random.
+    """Check that gradients cut off at `clipvalue` move weights equally with each rounding.
 
-    The test runs on the golden model.
+    A step is rounded to nearest or at random. The test runs on the golden model.
     """
     x, y = np.ones((8, 13)), np.zeros(8, int)
     moved: list[Any] = []
@@ -141,8 +141,9 @@ def norms(state: State) -> list[float]:
 def expected(clip: float | None, together: bool, found: Sequence[float]) -> list[float]:
     """Return the norms of first moments after clipping, by Keras's formula.
 
-    `found` has the norms of the gradients before. A first moment is a tenth of a clipped gradient.
-    With `together` all gradients share one norm.
+    `found` has the norms of the gradients before clipping. A first moment is a tenth of a clipped
+    gradient. With `together` the norm of all gradients together is limited, else each norm by
+    itself.
     """
     whole = [float(np.linalg.norm(found))] * len(found) if together else found
     return [
@@ -153,9 +154,10 @@ def expected(clip: float | None, together: bool, found: Sequence[float]) -> list
 
 @pytest.mark.parametrize("scale", [1.0, 0.25])
 def test_norms_are_those_of_the_formula(scale: float) -> None:
-    """Check clipped gradients against Keras's formula for the gradients of the same step.
+    """Check the norms of clipped gradients against Keras's formula.
 
-    With small samples the gradients of the first kernel are small.
+    The formula is applied to the gradients of the same step without clipping. Small samples
+    (`scale`) make the gradients of the first kernel small.
     """
     rng = np.random.default_rng(random_seed())
     x, y = scale * rng.normal(size=(24, 13)), rng.integers(0, 3, 24)

@@ -32,8 +32,8 @@ def test_stored_curves(number: int) -> None:
 def test_long_trainings_are_close_to_float32(result: dict[str, Any]) -> None:
     """Check that the stored results of long trainings are close to results in float32.
 
-    Each epoch's loss in the first tutorial is within 5 %. Each loss in 200 epochs is within 0.02.
-    The second tutorial ends at most a point below float32's accuracy on test texts.
+    In the first tutorial each epoch's loss is within 5 % of the loss in float32, and in 200 epochs
+    within 0.02. The second tutorial ends at most a point below float32's accuracy on test texts.
     """
     if "LSTM" in result["name"]:
         last = result["epochs"][-1]
@@ -52,8 +52,8 @@ def test_long_trainings_are_close_to_float32(result: dict[str, Any]) -> None:
 def test_they_are_close_to_float32(number: int) -> None:
     """Check that the stored results of all tasks are close to results in float32.
 
-    With moments, a step differs from the step in float32 by up to the rounding to a power of two
-    (see moments.py).
+    If the optimiser has moments, the divisor of a step is rounded to a power of two (moments.py).
+    So the step may differ from the step in float32 by as much.
     """
     task = tasks()[number]
     moments = task.optimizer.decays is not None

@@ -99,10 +99,10 @@ def write_images(path: Path, **changed: Any) -> None:
 def test_reviews(
     how: Any, train: Any, y_train: Any, test: Any, y_test: Any, home: Path, capsys: Any
 ) -> None:
-    """Check the arguments of Keras's imdb.load_data for reviews in a file.
+    """Check that the arguments of imdb.load_data work as in Keras, for reviews in a file.
 
-    They are shuffled into the orders 3, 2, 0, 1 and 1, 0, 2; with seed 0 into 2, 3, 1, 0 and 0, 2,
-    1.
+    The reviews to train with are shuffled into the order 3, 2, 0, 1, the reviews to test into 1, 0,
+    2. With seed 0 the orders are 2, 3, 1, 0 and 0, 2, 1.
     """
     write_reviews(home / "imdb.npz")
     (x, y), (more_x, more_y) = imdb.load_data(**how)
@@ -116,7 +116,7 @@ def test_reviews(
 def test_reviews_of_an_old_file(home: Path) -> None:
     """Check reviews in a file from an old version of numpy, as Keras's own file is.
 
-    Its pickles have protocol 2, which writes bytes as a call of a function.
+    The file's pickles have protocol 2, which writes bytes as a call of a function.
     """
     arrays = {"x_train": objects(TRAIN), "x_test": objects(TEST)}
     write_reviews(home / "new.npz")
@@ -287,7 +287,7 @@ def test_wrong_limits(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_limit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that SYSTOLA_DATASET_SAMPLES limits the data to the first samples.
 
-    Reviews are shuffled before.
+    Reviews are shuffled before they are limited.
     """
     monkeypatch.setenv("SYSTOLA_DATASET_SAMPLES", "2")
     write_images(home / "mnist.npz")
@@ -322,7 +322,8 @@ def test_images_that_are_made_up(
 def praise_of(words: list[int], *, in_order: bool) -> int:
     """Return how many more words of a made-up review praise than blame.
 
-    With `in_order` word 4 reverses the meaning of the next such word.
+    With `in_order` word 4 reverses the meaning of the next word of praise or blame. Otherwise word
+    4 has no effect.
     """
     found, turned = 0, False
     for word in words:
@@ -400,7 +401,7 @@ def test_padding(how: Any, expected: Any) -> None:
 
 
 def test_padding_of_rows() -> None:
-    """Check padding of sequences of arrays; without sequences there are no columns."""
+    """Check the padding of sequences of arrays; a list without sequences gives no columns."""
     found = pad_sequences([[[1, 2]], [], [[3, 4], [5, 6]]], dtype="float32")
     assert found.tolist() == [[[0, 0], [1, 2]], [[0, 0], [0, 0]], [[3, 4], [5, 6]]]
     assert pad_sequences([]).shape == (0, 0)

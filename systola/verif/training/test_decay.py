@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of weight decay: bytes of both back ends, its size, files, and wrong arguments."""
+"""Tests of weight decay: bytes of both back ends, size of the decay, files, and wrong arguments."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_bytes_of_the_golden_model(words: bool, optimizer: SGD | AdamW, cores: i
 
 @pytest.mark.parametrize("make", [SGD, AdamW, RMSprop])
 def test_weights_without_gradients_decay_as_in_real_numbers(make: Any) -> None:
-    """Check that weights without gradients decay as in real numbers.
+    """Check that weights without gradients decay as they would in real numbers.
 
     Inputs of zero leave a kernel without gradients, so only the decay moves it.
     """
@@ -86,7 +86,7 @@ def test_weights_without_gradients_decay_as_in_real_numbers(make: Any) -> None:
 
 
 def test_offsets() -> None:
-    """Check that very small decays arrive on average, and that a code of zero stays zero."""
+    """Check that very small decays are right on average over many steps; code 0 stays 0."""
     entries = [decay_entry(1e-3, 2.0**-8, DECAY_STEPS * n) for n in range(1, 1 << 12)]
     part = 1 - (1 - 1e-3 / 256) ** DECAY_STEPS
     for code in (0, 1, -1, 100, -3000, 16000):
