@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of losses and gradients at the ends of their codes and beyond, against exact arithmetic.
 
-A network of one Dense layer gets samples in which a single number is 1. So each row of its kernel
-has the logits of a sample. Logits beyond 32 stay at the end of their code. Softmax takes logits
-beyond 31.75 as 31.75. A loss of 16 or more stays at the end of its code, in BINARY also the loss of
-each unit.
+The network is one Dense layer. In each sample a single number is 1, so each row of the kernel has
+the logits of one sample. Logits beyond 32 stay at the end of their code. Softmax takes logits
+beyond 31.75 as 31.75. A loss of 16 or more stays at the end of its code. In binary cross-entropy,
+BINARY, so does the loss of each output.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ROWS = np.array(
 
 
 def network(rows: NDArray[Any], loss: str) -> tuple[Sequential, NDArray[np.float64]]:
-    """Make a network that has `rows` as its logits, and the samples that lead to them."""
+    """Make a network, and samples for which the network's logits are `rows`, one a sample."""
     samples = np.eye(len(rows))
     model = Sequential([Input((len(rows),)), Dense(rows.shape[1])])
     model.compile(SGD(1.0), loss, preset="8x8-training", backend="iss")
@@ -74,9 +74,9 @@ def test_binary(label: int) -> None:
 
 
 def test_mean_squares() -> None:
-    """Check squared errors up to the end of the code of a target.
+    """Check the mean square of errors of up to 3.
 
-    Larger targets are the subject of docs/training.md.
+    docs/training.md has the range of targets, which are int16 codes with 10 fraction bits.
     """
     rows = np.array([[0.5, -0.5, 3.75, -3.75], [5, -5, 0, 0.25]])
     targets = np.array([[0.25, -0.25, 1, -1], [2, -2, 3, 3]])
@@ -89,15 +89,15 @@ def check(rows: NDArray[Any], labels: Any, targets: NDArray[Any], loss: str) -> 
     model.fit(samples, labels, epochs=0, batch_size=1, verbose=0)
     logits = np.clip(model.predict(samples).astype(float), -32, END)
     losses, gradients = exact_losses(logits, np.asarray(targets, float), loss)
-    # In a BINARY loss the share of each unit is rounded, by up to half a step.
+    # In a BINARY loss the loss of each output is rounded, by up to half of LOSS_STEP.
     tolerance = (1 + UNITS / 2 * (loss == BINARY)) * LOSS_STEP
     for number, expected in enumerate(losses):
         found = model.evaluate(samples[number : number + 1], labels[number : number + 1])
         assert found == pytest.approx(min(expected, MOST_LOSS), abs=tolerance), number
         assert found >= -LOSS_STEP
 
-    # With this rate a step moves each weight by its sample's gradient. The largest gradient has 7
-    # bits, and a weight of up to 40 has 8 fraction bits.
+    # At this rate a training step subtracts the gradient of a sample from each weight. The largest
+    # gradient is exact to 7 bits, and a weight of up to 40 to 8 fraction bits.
     before = model.get_weights()[0]
     model.compile(SGD(len(rows)), loss, preset="8x8-training", backend="iss")
     model.fit(samples, labels, batch_size=len(rows), verbose=0)

@@ -161,7 +161,7 @@ CASES = {
 
 
 RARE = ("curves", "no biases", "means", "shared pixels", "rows", "two LSTMs", "depthwise")
-"""Names of networks with layers that random networks have, too, in other tests."""
+"""Names of networks in `CASES` with layers that test_random_networks.py tests, too."""
 
 
 def samples(layers: Sequence[Any], loss: str, count: int = SAMPLES) -> tuple[Any, Any]:
@@ -191,9 +191,9 @@ def trained(case: Case, optimizer: Optimizer, data: tuple[Any, Any], **how: Any)
 
 
 def turns() -> list[Any]:
-    """Return the tests: each network with each momentum.
+    """Return pairs of a network and a momentum, each network with momentum 0 and with 0.9.
 
-    Half of these tests are quick, but none with a network of `RARE`.
+    `make test` runs at most one pair of a network, and none of `RARE`; `make test-all` runs all.
     """
     found: list[Any] = []
     for number, name in enumerate(CASES):
@@ -228,7 +228,8 @@ def test_bytes_of_the_golden_model(name: str, momentum: float) -> None:
 def test_moments_of_the_golden_model(name: str, optimizer: Optimizer) -> None:
     """Check that Adam and RMSprop learn the same bytes on the golden model and back end "fast".
 
-    There are enough epochs for trial steps at the start, and for codes that are halved and doubled.
+    There are enough epochs for trial steps at the start, and for moments with codes that are halved
+    and doubled.
     """
     case = CASES[name]
     data = samples(case.layers(), case.loss)
@@ -249,7 +250,8 @@ def test_moments_of_the_golden_model(name: str, optimizer: Optimizer) -> None:
 def test_more_rows_than_are_updated_together(layers: list[Any]) -> None:
     """Check layers that have more rows of weights than are updated together.
 
-    A Dense multiplies these rows in parts, a Conv2D updates them in parts after its products.
+    A Dense multiplies and updates some rows at a time. A Conv2D makes all products first, and then
+    updates some rows at a time.
     """
     case = Case(lambda: layers, CLASSES, 16)
     data = samples(layers, CLASSES, 32)
@@ -286,7 +288,8 @@ def test_first_gradients_of_any_size(target: float, weight: float) -> None:
 def test_masters_that_grow_and_that_stay(rate: float) -> None:
     """Check learning rates that are very high or very low.
 
-    A high rate uses up the room of the masters, which are halved. With a low rate nothing moves.
+    With a high rate the masters outgrow their codes, which are then halved. With a low rate no
+    master moves.
     """
     case = CASES["dense"]
     data = samples(case.layers(), case.loss)
@@ -360,7 +363,8 @@ def test_rows_without_samples(name: str) -> None:
 def test_a_batch_that_is_shared(name: str, cores: int, optimizer: Optimizer) -> None:
     """Check a batch that several cores share.
 
-    Batches of 20 are two blocks and a half, so shares have several sizes, or none.
+    A batch of 20 samples is two and a half blocks. So the cores' shares differ in size, and some
+    are empty.
     """
     found = CASES[name]
     case = Case(found.layers, found.loss, 20)
@@ -370,15 +374,16 @@ def test_a_batch_that_is_shared(name: str, cores: int, optimizer: Optimizer) -> 
 
 
 def test_a_batch_that_fits_no_machine() -> None:
-    """Check that back end "fast" trains a network that fits no machine, as a tutorial has it.
+    """Check that back end "fast" trains the second tutorial's network, which fits no machine.
 
-    It has 15,000 words, and a text has 250 of them.
+    The network knows 15,000 words, and takes texts of 250 words.
     """
     layers = [Input((250,)), Embedding(15000, 32), LSTM(100), Dense(1, "sigmoid")]
     model = Sequential(layers)
     model.compile(SGD(0.1), loss=BINARY, preset="base-training", backend="fast")
     x, y = samples(layers, BINARY, 64)
-    # All labels are 1. The bias alone takes a fortieth off the loss: 0.1 times 0.5 squared.
+    # All labels are 1. So the gradient of the last bias is 0.5. At a rate of 0.1 this bias alone
+    # lowers the loss by 0.1 x 0.5^2 = 0.025.
     losses = model.fit(x, np.ones_like(y), batch_size=64, epochs=2, verbose=0).history["loss"]
     assert losses[1] < losses[0] - 0.02
 

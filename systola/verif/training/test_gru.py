@@ -158,11 +158,12 @@ def test_predictions_are_those_of_onnx_runtime() -> None:
 
 
 def test_gradients_beside_float64() -> None:
-    """Check that a step moves each weight by its gradient, with the exactness of eight bits.
+    """Check that a training step moves each weight by its gradient, as exactly as eight bits allow.
 
-    The exact gradient is tested with differences of the loss in float64.
+    The expected gradient, in float64, is itself compared to differences of the loss.
     """
-    # With a smaller rate a step has few units of a master, so rounding would count most.
+    # At a smaller rate a master would move by few of its last places, and its rounding would be the
+    # largest error.
     layers, rate = [Input((5, 4)), GRU(9), Dense(3)], 2.0
     model = Sequential(layers)
     model.compile(SGD(rate), loss=CLASSES, preset="8x8-training", backend="fast")
@@ -192,15 +193,15 @@ def test_gradients_beside_float64() -> None:
         wanted, found = exact[number] - start, after - start
         bound = 0.12 * np.linalg.norm(wanted)
         if wanted.shape == (3,):
-            # Errors of samples may cancel in this bias. Each of them has a step of at most 2^-7, so
-            # their mean is wrong by at most half a step.
+            # The errors of samples may cancel in the last bias. An error is rounded to a multiple
+            # of at most 2^-7, so the mean of all errors is wrong by at most 2^-8.
             bound += rate * 2.0**-8 * np.sqrt(3)
         assert np.linalg.norm(found - wanted) < bound
 
 
 @pytest.mark.parametrize("name", [thorough("words"), thorough("two")])
 def test_losses_are_those_of_float32(name: str, data_set: int) -> None:
-    """Check that a GRU learns as fast as in float32 whether a text has more good words than bad."""
+    """Check that a GRU learns as fast as in float32 to find texts with more than two good words."""
     layers, rng = CASES[name].layers(), np.random.default_rng(data_set)
     x = rng.integers(0, 20, (96, 6))
     y = (x < 10).sum(axis=1) > 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that samples of any range are taken whole, whichever samples the network saw before."""
+"""Tests that no sample is cut off at the end of its code, whichever samples came before."""
 
 from __future__ import annotations
 

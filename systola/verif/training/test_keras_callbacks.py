@@ -87,7 +87,7 @@ def test_early_stopping(options: dict[str, Any], epochs: int, best: int) -> None
 def test_the_best_weights_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Check that EarlyStopping restores every byte of the best epoch.
 
-    A training that goes on begins there.
+    A later fit() begins with these bytes.
     """
     stopping = EarlyStopping("loss", patience=2, restore_best_weights=True, verbose=1)
     model, expected = compiled(SGD(0.5, 0.9)), compiled(SGD(0.5, 0.9))
@@ -131,9 +131,9 @@ def test_the_least_rate() -> None:
 
 
 def test_scheduler_trains_as_parts_do() -> None:
-    """Check that LearningRateScheduler gives the bytes of a training in parts.
+    """Check that LearningRateScheduler gives the same bytes as one fit() for each epoch.
 
-    Between the parts, the user sets the learning rate.
+    Before each fit(), the user sets the learning rate.
     """
     for schedule in (
         lambda epoch, rate: rate if epoch < 2 else rate / 4,
@@ -338,7 +338,7 @@ WRONG: dict[str, Callable[[Path], object]] = {
     "t_mul": lambda path: CosineDecayRestarts(0.1, 4, t_mul=0.5),
     "'decay_steps'": lambda path: ExponentialDecay(0.1),
 }
-"""Calls with a wrong argument, by a part of the line with which each is refused."""
+"""Calls with a wrong argument; the key is a part of the error message that refuses the call."""
 
 
 @pytest.mark.parametrize("says", WRONG)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that settings of compiled Keras models are taken over, or refused.
 
-These are optimiser, loss and metrics, in the form of get_compile_config() of Keras 3.15.
+The settings are optimiser, loss and metrics, in the form of get_compile_config() of Keras 3.15.
 """
 
 from __future__ import annotations

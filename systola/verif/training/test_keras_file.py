@@ -41,7 +41,7 @@ def archive(members: Mapping[str, bytes]) -> bytes:
 
 @pytest.fixture
 def keras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a folder called keras that Python imports as Keras, and a file m.keras."""
+    """Make a file m.keras and a folder called keras, which Python imports as Keras."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     for name in [each for each in sys.modules if each.partition(".")[0] == "keras"]:
@@ -82,7 +82,8 @@ def test_damaged_files(keras: Path) -> None:
     for place in range(0, len(whole), 97):
         Path("m.keras").write_bytes(whole[:place])
         assert "it is no .keras file" in refusal()
-        # Only the content of a member has a checksum, not its header of 30 bytes and its name.
+        # Bits are flipped only in the contents of the archive's members, which have checksums. The
+        # header of a member, 30 bytes and the name, has none.
         if whole.rfind(b"PK\x03\x04", 0, place + 1) + 50 < place < whole.find(b"PK\x01\x02"):
             flipped = bytearray(whole)
             flipped[place] ^= 1 << place % 8
@@ -102,7 +103,7 @@ def test_damaged_files(keras: Path) -> None:
 def test_encrypted_files(keras: Path) -> None:
     """Check that an encrypted .keras file is refused.
 
-    The test sets the flag of a password in the file's directory and in its headers.
+    The test sets the flag for a password in the archive's directory and in each member's header.
     """
     whole = bytearray(archive(MEMBERS))
     for start, flag in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
@@ -116,9 +117,9 @@ def test_encrypted_files(keras: Path) -> None:
 
 @pytest.mark.parametrize("error", ["ValueError", "KeyError", "TypeError", "OSError"])
 def test_what_keras_cannot_read(keras: Path, error: str) -> None:
-    """Check the message for a file that Keras cannot read, though it is whole.
+    """Check the message for an undamaged file that Keras refuses to read.
 
-    Keras refuses a configuration with weights that do not fit it. Its reason has an escape
+    The stand-in for Keras raises a long error about weights, with a line break and an escape
     sequence.
     """
     (keras / "models.py").write_text(

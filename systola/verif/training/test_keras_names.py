@@ -165,7 +165,7 @@ def test_metrics_of_probabilities() -> None:
 
 
 def test_accuracy_of_one_number() -> None:
-    """Check the accuracy of a single output: as in Keras, it counts whether it is above a half."""
+    """Check the accuracy of a single output; as in Keras, an output above a half counts as 1."""
     model = compiled(Dense(1, input_shape=(2,)), loss="mse", metrics="accuracy")
     model.set_weights([np.array([[1.0], [0.0]]), np.zeros(1)])
     x = np.array([[0.25, 0], [0.75, 0], [1.0, 0], [0.0, 0]])
@@ -186,7 +186,7 @@ def test_positions() -> None:
 def test_any_number_of_samples(cores: int, count: int) -> None:
     """Check predictions and losses of any number of samples, in batches of any size.
 
-    The cores need not divide the number of samples evenly.
+    Some numbers of samples are not a multiple of the number of cores.
     """
     model = compiled(seed=2, cores=cores)
     model.fit(X, Y, batch_size=16, verbose=0)
@@ -248,7 +248,7 @@ def test_weights_without_h5py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_arguments_that_change_nothing() -> None:
-    """Check that arguments may be given that have Keras's default values."""
+    """Check that arguments without an effect are accepted if they have Keras's default values."""
     initial = {"kernel_initializer": "glorot_uniform", "bias_initializer": "zeros"}
     model = compiled(
         Conv2D(2, 3, data_format="channels_last", groups=1, use_bias=True, input_shape=(6, 6, 1)),
@@ -302,7 +302,7 @@ TRIED: dict[str, Callable[[], object]] = {
         )
     },
 }
-"""Names that users of Keras type, and uses of them."""
+"""Calls of Keras that training refuses, by the name that a user of Keras types."""
 
 
 def refused(call: Callable[[], object], says: str = "") -> None:

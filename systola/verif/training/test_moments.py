@@ -81,7 +81,7 @@ def updated(state: State, optimizer: Adam | RMSprop, gradient: NDArray[np.float6
 
 
 class Float64:
-    """Adam or RMSprop in float64 with a rate of 2^-8, to compare integers with."""
+    """An Adam or RMSprop in float64 with a rate of 2^-8, the reference for the integer one."""
 
     def __init__(self, optimizer: Adam | RMSprop, shape: tuple[int, int]) -> None:
         self.decays = optimizer.decays
@@ -104,16 +104,18 @@ class Float64:
 def test_weights_move_as_in_float64(optimizer: Adam | RMSprop, often: float) -> None:
     """Check that weights move as in float64.
 
-    In place of a root the machine divides by a power of two, with an error of a factor of up to
-    sqrt(2). The mean of this factor over many weights is 1. Where all gradients grow from step to
-    step, the machine's formula, which is exact to the first order only, makes roots 10 % too large.
+    The machine divides by a power of two instead of the root, and is wrong by a factor of up to
+    sqrt(2). The mean of this factor over many weights is 1. The machine's formula for roots is
+    exact to the first order only. If all gradients grow from step to step, the roots are 10 % too
+    large.
     """
     rng, shape = np.random.default_rng(random_seed()), (60, 50)
     state, exact = fresh(optimizer, shape), Float64(optimizer, shape)
     size = 2.0 ** rng.uniform(-8, -3, shape)
     middle = size * rng.choice([-0.5, 0.5], shape)
     for step in range(200):
-        # The gradients' level rises by 2^6 for a while, as at the end of a plateau of the loss.
+        # From step 80 to step 110 all gradients grow by a factor of 2^6, as at the end of a plateau
+        # of the loss.
         level = 2.0 ** min(max(step - 80, 0) / 5, 6)
         there = rng.uniform(size=shape) < often
         gradient = (middle + size * rng.normal(size=shape)) * there * level / 64
@@ -284,10 +286,10 @@ def test_files_and_rates_of_another_back_end(tmp_path: Path) -> None:
 
 
 def test_what_a_step_tells_is_kept_in_eight_bits() -> None:
-    """Check the report of a step, which is kept in eight bits.
+    """Check the reported size of a step's largest gradient, which is kept in eight bits.
 
-    The report is the number of bits of the step's largest magnitude, less a shift. The magnitudes
-    may come in several parts.
+    The report is the number of bits of the largest magnitude, less a shift. The gradients may be
+    measured in several parts, each of which can raise the report.
     """
     for shift in (-100, -7, 0, 30, 90):
         for parts in ([0], [3, 17, 5], [31, 0]):

@@ -169,7 +169,10 @@ def test_gradients_beside_float64() -> None:
 
 
 def test_roots() -> None:
-    """Check means, variances and roots of channels that differ by a factor of 230."""
+    """Check means, variances and inverse standard deviations of channels.
+
+    The standard deviations of the channels differ by a factor of up to 230.
+    """
     rng = np.random.default_rng(random_seed())
     spread = np.array([0.1, 1, 2, 5, 7, 11, 16, 23])
     x = np.clip(np.rint(rng.normal(size=(4096, 8)) * spread + rng.normal(size=8) * 4), -128, 127)
@@ -184,9 +187,9 @@ def test_roots() -> None:
 
 
 def test_moving_statistics() -> None:
-    """Check the moving mean and variance, which a momentum of zero takes from the last batch.
+    """Check that get_weights() returns the moving mean and variance, and predict() takes them.
 
-    They are among the weights, and predict() takes them.
+    The momentum is zero, so mean and variance are the last batch's.
     """
     layers = [Input((9,)), Dense(5), BatchNormalization(momentum=0), Dense(3)]
     model, (x, y) = Sequential(layers), data(layers, 64)

@@ -97,7 +97,7 @@ def test_bytes_of_one_core(cores: int, layers: Sequence[Layer], batch: int, samp
 def test_bytes_of_one_core_rounded_at_random(cores: int) -> None:
     """Check that random rounding on a pod gives the bytes of one core.
 
-    Each core draws only the random numbers of its own rows.
+    A core updates a share of the rows of weights, and draws random numbers for this share alone.
     """
     optimizer = SGD(0.1, rounding="stochastic")
     expected, _, _ = trained(1, DEEP, 64, 84, optimizer=optimizer)
@@ -122,9 +122,10 @@ def test_bytes_of_one_core_of_base() -> None:
 
 
 def test_rows_without_samples() -> None:
-    """Check that rows that fill up a core's share to whole blocks do not count.
+    """Check that measurements leave out rows that hold no sample of a core's share of the batch.
 
-    The biases alone make numbers in such rows, even larger numbers than in all samples.
+    Such rows fill up the core's blocks. The biases alone make their units larger than all samples
+    do.
     """
     left: list[list[bytes]] = []
     for cores in (1, 2):
@@ -134,7 +135,8 @@ def test_rows_without_samples() -> None:
         weights[0], weights[2] = abs(weights[0]) / 10, -abs(weights[2])
         weights[3] = np.full_like(weights[3], 4.1)
         model.set_weights(weights)
-        # The batch has three blocks of samples: each core has room for two, and one core uses one.
+        # The batch has three blocks of samples. Each of two cores has room for two blocks, so one
+        # core has an empty block.
         model.fit(X[:24], Y[:24], batch_size=24, verbose=0)
         left.append([each.tobytes() for each in model.state().masters])
     assert left[0] == left[1]
@@ -175,7 +177,8 @@ def test_the_largest_exponent(cores: int) -> None:
             source, result = writer.constant(one), writer.allocate(2)
             writer.measure(SHIFT, value=value)
             agree(writer, task, SPARE)
-            # If SHIFT has the largest exponent, it turns 2^14 into 2^6.
+            # Register SHIFT must have `most`, the largest exponent of all cores. Only then does the
+            # shift by SHIFT turn 2^14 into 2^6.
             writer.measure(SHIFT, first=SHIFT, value=7 - most)
             writer.copy(source.start, result.start, 1, Entry(HALF), WIDE, exponent=SHIFT)
             writer.write(layout.survey, result)
@@ -220,7 +223,7 @@ def test_in_the_scope_of_a_strategy(tmp_path: Path) -> None:
 
 
 def test_room_for_own_rows() -> None:
-    """Check that a core has room for all its rows, and for no more than two rows too many."""
+    """Check the room for the rows of weights that a core updates: at most two rows too many."""
     for cores in (1, 2, 3, 5, 8, 16):
         task = Task(stages(SIMPLE, 64), 6, (15, 15), "mse", count=64, cores=cores)
         for rows in range(1, 100):

@@ -112,7 +112,7 @@ def drawn(rng: random.Random) -> list[Any]:
 def test_bytes_of_the_golden_model(number: int) -> None:
     """Check that losses, weights and predictions of random networks have equal bytes.
 
-    There are two steps of whole batches, and a step of some samples.
+    Two training steps have whole batches of 8 samples, and a third step has 3 samples.
     """
     rng = random.Random(case_seed())
     layers = drawn(rng)

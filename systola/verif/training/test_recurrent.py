@@ -76,8 +76,8 @@ def gates(each: list[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
 def test_steps_move_weights_as_in_float32(name: str, most: float, data_set: int) -> None:
     """Check that a step moves weights as in float32, gate by gate.
 
-    Several networks with other weights and samples are taken together. With a ReLU much depends on
-    units close to zero.
+    The errors of several networks, with other weights and samples, are added up. With a ReLU the
+    bound is wide, as rounding decides whether a unit close to zero has a gradient.
     """
     # In the first of two LSTMs, most gradients are below the last place of a weight.
     optimizer = SGD(8.0 if name == "two" else 2.0)
@@ -87,7 +87,8 @@ def test_steps_move_weights_as_in_float32(name: str, most: float, data_set: int)
         (x, y), targets, loss = samples(name, 24, seed)
         model = compiled(NETWORKS[name], optimizer, loss=loss, seed=seed)
         against = referee(model, optimizer, loss, seed)
-        # Large weights make large cells, so that the gradients of the forget gates are large, too.
+        # Large weights make large cell states, so that the gradients of the forget gates are large,
+        # too.
         for place in (0, 4) if name == "two" else (0,):
             against.weights[place] *= np.float32(4)
         model.set_weights(against.weights)

@@ -61,7 +61,8 @@ def test_operations_by_hand(layers: list[Any], macs: int) -> None:
 def test_energy_of_a_step() -> None:
     found = fitted().energy
     assert (found.samples, found.operations) == (16, 2 * 16 * (2 * 64 * 24 + 3 * 24 * 10))
-    # Weights are operands in the unified buffer, while masters are read and written in each step.
+    # No weights come from weight memory, as training keeps them in the unified buffer. Each step
+    # reads and writes the masters in host memory.
     done = found.activity
     assert done.weights == done.links == 0
     assert done.host > 2 * 2 * 2 * (64 * 24 + 24 * 10)
@@ -72,7 +73,7 @@ def test_energy_of_a_step() -> None:
 
 
 def test_back_ends_and_cores() -> None:
-    """Check that all back ends count the operations of the program; cores share the work."""
+    """Check that all back ends count the same operations, and two cores as many as one."""
     one, other = fitted().energy, fitted(backend="iss").energy
     assert one == other
     two = fitted(cores=2).energy
@@ -90,7 +91,8 @@ def test_state_beside_the_masters_takes_more() -> None:
 def test_a_batch_in_turns() -> None:
     """Check the energy of a batch without room in the buffer, which is taken in turns (parts).
 
-    The energy is for the products of all samples. Sums are kept between the turns, and read again.
+    The products of all samples count as operations. Work for sums that are kept between the turns,
+    and read again, does not count.
     """
     one, many = fitted().energy, fitted(batch=1200, samples=1400).energy
     assert many.operations == 75 * one.operations

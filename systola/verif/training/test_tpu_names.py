@@ -57,9 +57,9 @@ def test_eight_cores() -> None:
 
 @pytest.mark.parametrize("inside", [True, False])
 def test_a_model_that_is_made_in_the_scope(inside: bool) -> None:
-    """Check that a model trains on the pod of its scope, wherever it is compiled.
+    """Check that a model trains on the pod of its scope, compiled in the scope or later.
 
-    It learns the bytes of one core.
+    The pod learns the bytes of one core.
     """
     strategy = pod()
     assert strategy.num_replicas_in_sync == 3
@@ -128,7 +128,7 @@ def test_a_keras_model_on_a_pod() -> None:
 
 
 def test_a_model_that_moves() -> None:
-    """Check a training that moves to a pod for its second part: it has the bytes of one core."""
+    """Check that a model that moves to a pod after an epoch learns the bytes of one core."""
     model = Sequential(LAYERS)
     model.compile(metrics=["accuracy"], **MACHINE)
     model.fit(X, Y, batch_size=18, verbose=0)

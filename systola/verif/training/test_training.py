@@ -80,8 +80,8 @@ def test_losses_are_those_of_float32(layers: list[Layer], optimizer: SGD, data_s
         assert history["loss"][epoch] == pytest.approx(loss, rel=0.03)
         assert history["accuracy"][epoch] == pytest.approx(accuracy, abs=0.03)
         loss, _ = against.evaluate(x_test, one_hot(y_test, 10))
-        # An evaluation's loss is less exact than an epoch's mean loss, since it has one set of
-        # weights.
+        # The bound for an evaluation is wider than for an epoch. An epoch's loss is a mean over the
+        # weights of many steps, in which rounding errors cancel.
         assert history["val_loss"][epoch] == pytest.approx(loss, rel=0.08)
     assert history["loss"][-1] < history["loss"][0]
 
@@ -185,9 +185,9 @@ def test_a_saved_model_goes_on_byte_for_byte(tmp_path: Path, optimizer: SGD) -> 
 
 @pytest.mark.thorough
 def test_small_updates_arrive_when_rounded_at_random() -> None:
-    """Check updates far below half a unit of the masters.
+    """Check updates far below half the last place of a master.
 
-    Rounded to nearest they are lost. Rounded at random they add up as in float32.
+    Rounding to nearest loses such updates. With rounding at random they add up as in float32.
     """
     (x, y), _ = digits()
     x, y, optimizer = x[:320], y[:320], SGD(2.0**-14)

@@ -196,7 +196,7 @@ def trained(case: Case, *, weights: bool = False, **how: Any) -> list[Any]:
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list to which each training adds the number of turns that it takes a batch in."""
+    """Return a list to which each training appends the number of turns of a batch."""
     made: list[int] = []
 
     def noted(*about: Any) -> Any:

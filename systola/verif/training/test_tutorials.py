@@ -39,7 +39,7 @@ def output(name: str, samples: int, folder: Path) -> tuple[str, str]:
 def test_mnist(tmp_path: Path) -> None:
     """Check that the first tutorial learns: more than three predictions in ten are right.
 
-    It has five epochs of one step with 256 digits.
+    The tutorial trains for five epochs of one step with 256 digits.
     """
     out, err = output("tutorial_mnist.py", 256, tmp_path)
     assert "Number of cores: 8\n" in out
@@ -54,7 +54,8 @@ def test_mnist(tmp_path: Path) -> None:
 def test_reviews(tmp_path: Path) -> None:
     """Check that the second tutorial runs, and stores all its weights.
 
-    These are 15,000 × 32 for words, 4 × (32 + 100 + 1) × 100 for cells, and 101 for the output.
+    The weights are 15,000 × 32 for words, 4 × (32 + 100 + 1) × 100 for cells, and 101 for the
+    output.
     """
     out, err = output("tutorial_reviews.py", 8, tmp_path)
     assert err.startswith("The reviews are made up: there is no file ")

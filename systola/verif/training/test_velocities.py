@@ -31,7 +31,8 @@ def compile_with(model: Sequential, momentum: float) -> None:
 def test_weights_without_gradients_come_to_rest(momentum: float) -> None:
     """Check that weights without gradients come to rest.
 
-    The largest velocity code that rounding to nearest keeps is at most 1 / (2 - 2 momentum).
+    Rounding to nearest stops the decay of small velocities. The largest velocity code that can
+    remain is at most 1 / (2 - 2 momentum), and must move no weight.
     """
     model = trained(momentum)
     rest = int(1 / (2 - 2 * Fraction(str(momentum))))

@@ -206,7 +206,7 @@ OTHERS: dict[str, Any] = {
 def random_call(function: Any, rng: random.Random) -> tuple[list[Any], dict[str, Any]]:
     """Return random arguments for a function, by position and by name.
 
-    Some are right, some wrong, and some have names that the function does not know.
+    Some arguments are right, some wrong, and some have names that the function does not know.
     """
     names = [name for name in inspect.signature(function).parameters if name != "self"]
     names += rng.sample(["sample_weight", "name", "colour", "trainable", "input_shape"], 2)

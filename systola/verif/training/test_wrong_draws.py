@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that any one wrong argument in a right call of the Python interface is refused.
 
-All pairs of an argument and a wrong value are a closed set, of which a constant seed draws DRAWN.
+There is a fixed list of pairs of an argument and a wrong value. One test takes DRAWN pairs, drawn
+with a constant seed. The exhaustive test takes all other pairs.
 """
 
 from __future__ import annotations
@@ -182,7 +183,10 @@ def _function(name: str, which: Sequential) -> Callable[..., object]:
 
 
 def _mistake(name: str, argument: str, number: int) -> str:
-    """Make a wrong call; return the fault of its error, or an empty text if the error is right."""
+    """Make a call with one wrong argument, and describe a wrong reaction.
+
+    The description is empty if the call raised a TrainingError of one line before anything ran.
+    """
     right, wrong = CALLS[name]
     which = model()
     value = wrong[argument][number]

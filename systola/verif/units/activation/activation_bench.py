@@ -42,15 +42,18 @@ ANNOUNCED = 2
 OLDER = ("matrix_summing", "matrix_reading", "host_writing", "host_reading", "loading")
 """The lists of older instructions in other units, for which the activation unit waits."""
 AFRESH = 7
-"""Cycles that may pass from an instruction's last step to the first step of the next but one.
+"""Largest number of cycles from an instruction's last step to the next but one's first step.
 
-So many pass if the instruction between the two is short. The later command can enter the unit only
-when the command between has left its place.
+So many pass if the instruction between the two is short. The unit takes one command in advance, and
+a further command only when the command in advance has become the present one.
 """
 
 
 class Unit(wiring.Component):
-    """An activation unit to which its own lists report ends of instructions, as in the core."""
+    """An activation unit with its list `activate_writing` connected to its queue, as in the core.
+
+    Commands in the queue wait for ends of instructions that the list reports.
+    """
 
     def __init__(self, *, config: Config):
         self._unit = ActivationUnit(config=config)
@@ -72,7 +75,7 @@ class Run:
     """A record of how an instruction goes through the unit.
 
     It has the cycles of each vector's steps, and whether the job waits for older instructions.
-    `first` is the number of the job's first line among all lines written.
+    `first` is the number of lines that the unit writes before the job's first line.
     """
 
     job: Job
@@ -96,7 +99,7 @@ class Run:
 
 
 class _Before(NamedTuple):
-    """A state of the lists in an earlier cycle, with the row and the line that were read in it."""
+    """A state of the lists in an earlier cycle, with the row and the line that this cycle read."""
 
     lists: dict[str, list[Entry]]
     row: int | None
@@ -106,8 +109,8 @@ class _Before(NamedTuple):
 class Surroundings(Bench):
     """A bench of the activation unit and its neighbours, with a golden model that runs ahead of it.
 
-    `blocked` is the share of instructions that older ones block, for each list of `blocking`.
-    `busy` is the share of cycles in which accumulators and buffer have no time.
+    `blocked` is the share of instructions that older instructions block, for each list of
+    `blocking`. `busy` is the share of cycles in which accumulators and buffer refuse a read.
     """
 
     def __init__(
@@ -145,17 +148,21 @@ class Surroundings(Bench):
         """The runs of instructions with steps that are still to be done."""
         self.turns = config.columns_per_lane
         self.before = deque([_Before({}, None, None)] * self.turns)
-        """The states of the lists in the last cycles: a step lasts for `turns` cycles, and is
-        reported in the cycle after its end.
+        """The states of the lists in the last `turns` cycles, which are the cycles of one step.
+
+        The unit reports a step in the cycle after the step's end.
         """
         self.turn = -1
-        """Number of the last cycle within its step; -1 before the first cycle."""
+        """Number of the last cycle within its step, from 0 on; -1 before the first cycle."""
         self.pending: list[tuple[int, int]] = []
         """The lines that instructions are still to write, in order, with their future content."""
         self.written: list[int] = []
         """The cycles in which a line was written."""
         self.announced: list[tuple[int, int, int]] = []
-        """For each announcement: its cycle, the line after the announced line, and `retire`."""
+        """For each announcement: its cycle, the line after the announced line, and a flag.
+
+        The flag is set if the announced line is the instruction's last.
+        """
 
     def _parameters(self, data: np.random.Generator) -> Any:
         """Return parameter entries for sums of very different sizes; some are wholly at random."""
@@ -224,7 +231,7 @@ class Surroundings(Bench):
         run = Run(
             job=job,
             first=len(self.written) + len(self.pending),
-            # If it reads lines that are not written yet, the job waits for the whole instruction.
+            # A job that reads unwritten lines waits for the end of the writing instruction.
             hindered=bool(awaits) or not reads.isdisjoint(pending),
             offered=self.now,
             awaits=awaits,
@@ -256,7 +263,7 @@ class Surroundings(Bench):
                 base = self.random.choice(self.random.choice(choices))
                 entry = Entry(next(self.numbers), base, base + self.random.randint(1, 4))
                 known.take(entry)
-                # Some older instructions block no other instruction.
+                # The job's masks leave out some older instructions, which must not block the job.
                 if self.random.random() < 0.7:
                     awaits.add(entry.number)
                     run.hindered = True

@@ -108,7 +108,7 @@ class Job(NamedTuple):
         return self.fields["buffer" if self.opcode == Opcode.ACTIVATE else "destination"]
 
     def reads(self) -> set[int]:
-        """Return the buffer lines that the instruction may read, without lines in `operands`."""
+        """Return the buffer lines that the instruction may read, except for its `operands`."""
         f, found = self.fields, set[int]()
         if self.opcode in (Opcode.DEPTHWISE, Opcode.POOL):
             size = self.blocks * self.window["height"] * self.window["pitch"]
@@ -361,7 +361,7 @@ class Jobs:
         }
 
     def scale(self) -> Fields:
-        """Return random scale settings; most of them leave some bits of a sum."""
+        """Return random scale settings; most of them shift a sum so little that bits are left."""
         random = self.random
         half = {}
         for operand in "ab":
@@ -456,7 +456,7 @@ class Jobs:
         f.setdefault("parameter", random.randint(0, self.config.parameter_entries - entries))
 
     def _apart(self, *sizes: int) -> list[int]:
-        """Return the first buffer lines for regions of these sizes that do not overlap."""
+        """Return the first lines of regions of the given sizes, which do not overlap."""
         spare = self.config.buffer_lines - sum(sizes)
         cuts = sorted(self.random.randint(0, spare) for _ in sizes)
         order = list(range(len(sizes)))

@@ -96,9 +96,10 @@ async def started(dut, name, **rates):
 
 
 def left_out(cycles, turns):
-    """Return the number of empty steps that follow a step, if at least `cycles` cycles must pass.
+    """Return the number of empty steps after a step, for a pause of at least `cycles` cycles.
 
-    A step takes `turns` cycles. A result of two lines takes `turns` cycles for each line.
+    The pause is given for steps of one cycle. For steps of `turns` cycles it is longer by
+    2 (`turns` - 1) cycles.
     """
     return cycles and -(-(cycles + 1 + 2 * (turns - 1)) // turns) - 1
 
@@ -109,7 +110,7 @@ GATES_APART = {1: 31, 2: 31}
 Gate functions are SIGMOID, TANH and EXP. The keys are the number of cycles of a step.
 """
 GATES_TAKE_TURNS = {1: 3, 2: 2}
-"""A number of steps: vectors with gate functions are GATES_APART and a multiple of it apart.
+"""A period in steps: vectors with gate functions start GATES_APART and n periods apart, n >= 0.
 
 The keys are the number of cycles of a step. Any larger distance is allowed when the older vector
 has left the lanes.
@@ -129,7 +130,7 @@ class Gates:
         self._issued, self._job = None, None
 
     def after(self, job, step, *, issues):
-        """Return the first step, not before `step`, in which the gates let an instruction go on.
+        """Return the first step, not before `step`, that the gates allow an instruction to take.
 
         With `issues` the instruction issues a vector in this step.
         """
@@ -150,9 +151,9 @@ class Gates:
         return step
 
     def _is_alone(self, job):
-        """Return whether an instruction, in the gates, may not overlap with any other instruction.
+        """Return whether no other instruction may use the gates together with this instruction.
 
-        This holds for an instruction that scales elements, or calculates 1/x.
+        The gates are its own if the instruction scales elements, or calculates 1/x.
         """
         return job.is_scaled or (
             job.fields["function"] == Function.EXP and job.fields["table"] >= RECIPROCAL
@@ -193,7 +194,10 @@ GATHER = 20
 AFTER_SCALED_CURVE = 28
 """The number of cycles without a step after an instruction that sums scaled elements on a curve."""
 SLOT = 9
-"""Cycles from the last step of a scaled sum to the step in which no element may be scaled."""
+"""Cycles from the last step of a scaled sum to a step in which no element may be scaled.
+
+An element that was scaled then would meet the sum in the requantisers.
+"""
 
 
 def waits(run, step, before, now, bench):
@@ -280,9 +284,7 @@ def check_cycles(bench, runs):
 
 @cocotb.test
 async def full_rate(dut):
-    """Check random instructions for a step in every cycle, except where the contract gives cycles
-    away.
-    """
+    """Check that random instructions have a step in every cycle except for documented pauses."""
     bench, jobs = await started(dut, "rate")
     done = [jobs.some() for _ in range(COUNT)]
     runs = await bench.perform(done)
@@ -354,7 +356,7 @@ async def durations(dut):
         wide = {**narrow, "wide": 1, "accumulate": 0}
         halves = {**narrow, "wide_operands": 1}
         both = {**bytes_only, "wide": 1}
-        # Even or odd places decide whether both lines of an int16 are read in one step.
+        # Both lines of an int16 vector are read in one step only if the first line is even.
         copy = jobs.of(Opcode.VECTOR, **halves, operation=Operation.COPY)
         addition = jobs.of(Opcode.VECTOR, **halves, operation=Operation.ADD)
         adds_up = jobs.of(Opcode.VECTOR, **both, accumulate=1, operation=Operation.ADD)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of SIGMOID, TANH, EXP and reciprocals of int16 in lanes, against the golden model."""
+"""The test of the lanes' SIGMOID, TANH, EXP and reciprocals of int16, against the golden model."""
 
 import itertools
 from collections import deque
@@ -42,7 +42,7 @@ SPACING = {1: 31, 2: 31}
 The keys are the number of cycles of a step.
 """
 PLACES = {1: 3, 2: 2}
-"""A number of steps: two starts are SPACING and a multiple of this number apart.
+"""A period in steps: vectors start SPACING and n periods apart, n >= 0.
 
 The keys are the number of cycles of a step. Any larger distance is allowed when the older vector
 has left the lanes.
@@ -259,15 +259,15 @@ def products(start, turns):
 
 
 def takes_argument(row):
-    """Return whether a row of a gate program uses the argument as one of its operands."""
+    """Return whether a row of a gate program has the function's argument as an operand."""
     operands = {"first": First, "second": Second, "addend": Addend}
     return any(row.get(name) is kind.ARGUMENT for name, kind in operands.items())
 
 
 def last_sum(turns, needs):
-    """Return the last step after the argument in which a row that satisfies `needs` makes its sum.
+    """Return the number of steps from an argument to the last sum of a row that satisfies `needs`.
 
-    All rows of the gates' programs are considered.
+    All rows of all gate programs count.
     """
     numbers = [
         number

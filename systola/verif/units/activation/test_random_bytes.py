@@ -19,7 +19,7 @@ def unit(variant=None):
 async def lines(dut):
     """Check lines and dither for several seeds, with and without gaps between lines.
 
-    The first line is taken after the shortest time or later.
+    The first line is taken READY cycles after its seed, the least allowed, or later.
     """
     bench = Bench(dut, unit())
     await bench.start()

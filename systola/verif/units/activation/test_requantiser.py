@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the requantiser against the scalar formula of gemmlowp and LiteRT, by stage."""
+"""The test of the pipelined requantiser against the scalar formula of gemmlowp and LiteRT."""
 
 import itertools
 import os
@@ -38,7 +38,7 @@ STAGES = {
     OFFSET_STAGE: ("offset",),
     CLAMP_STAGE: ("low", "high"),
 }
-"""The inputs of the requantiser by the cycle, after the value, in which they come."""
+"""Names of the requantiser's inputs, by the number of cycles by which they come after the value."""
 
 
 def unit(variant=None):
@@ -133,7 +133,7 @@ def corners():
 
 
 def some(random):
-    """Return random inputs of the requantiser, most of them of a size that does not clamp."""
+    """Return random inputs of the requantiser; most of the results are within the bounds."""
     lowest, highest = ends()
     kept = BITS[chosen_variant()]
     bits = random.randint(1, 31)

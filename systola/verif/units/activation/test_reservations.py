@@ -17,11 +17,14 @@ from systola.verif.units.activation import test_activation_unit
 from systola.verif.units.unit import run_unit
 
 LONGEST = 40
-"""A distance in cycles after which no two steps meet."""
+"""A distance in cycles at which no two steps need the same part of a lane in the same cycle."""
 
 
 def meet(before: Kind, after: Kind, distance: int) -> bool:
-    """Return whether a step `distance` cycles after another one comes too early in any part."""
+    """Return whether a step `distance` cycles after another one is too early for a part of a lane.
+
+    A step is too early if it needs the part while, or before, the other step uses it.
+    """
     for part in Part:
         if part not in TABLE[before] or part not in TABLE[after]:
             continue
@@ -35,7 +38,7 @@ def meet(before: Kind, after: Kind, distance: int) -> bool:
 
 @pytest.mark.parametrize("before", Kind)
 def test_no_two_steps_meet(before: Kind) -> None:
-    """Search the least distance from which on two steps never meet, for all kinds of steps."""
+    """Check the pauses against a search for the least distance at which two steps never meet."""
     for after in Kind:
         free = LONGEST
         while free > 1 and not meet(before, after, free - 1):
@@ -58,9 +61,10 @@ def test_pauses() -> None:
 
 
 def test_long_pause_suffices() -> None:
-    """Check that LONG_SPACING is a sufficient pause before all but the longest cases.
+    """Check which pairs of steps need a pause that is longer than LONG_SPACING.
 
-    The longest cases wait for GATHER_SPACING or for `gate_pause`.
+    These pairs end with an int32 look-up or begin with a scaled curve, and the planner has longer
+    pauses for them, GATHER_SPACING and `gate_pause`.
     """
     longer = {
         (before, after)
@@ -82,7 +86,10 @@ def test_long_pause_suffices() -> None:
     ],
 )
 def test_a_pause_that_is_too_short_is_noticed(unit: str, old: str, new: str) -> None:
-    """Check that a promise of the lanes, or a result, is broken by steps that come too early."""
+    """Check that the test of the activation unit fails if a fault makes a pause too short.
+
+    Steps then come too early, and break a promise of the lanes or a result.
+    """
     with planted(Fault(unit=unit, old=old, new=new)):
         faulty = test_activation_unit.unit("3")
         with pytest.raises((TestFailure, RuntimeError)):

@@ -12,7 +12,7 @@ from systola.verif.units.unit import Bench, rng, run_unit
 
 TABLES = 7
 BYTE, NUMBER = 2, 5
-"""Cycles from an argument to the byte from a table, and to the number on a curve."""
+"""Cycles from an argument to its byte from a table, and to its number on a curve."""
 COUNT = 3000
 
 

@@ -24,10 +24,11 @@ CONFIGS = {
     "attention": small_config(attention=True, tables=7),
 }
 SUM, LATENCY, SCALED, SCALED_LATENCY, ADDEND = 3, 4, 9, 10, 9
-"""Cycles from a byte to the control inputs of its sum, to the sum, and to its addend.
+"""Cycles from a byte at the input of the lane to other inputs and outputs.
 
-SUM and LATENCY are for the sum of products, SCALED and SCALED_LATENCY for the sum of scaled
-elements, ADDEND is for both.
+- SUM, LATENCY: to the control inputs that add the byte's product to a sum, and to this sum.
+- SCALED, SCALED_LATENCY: to the control inputs that add a scaled element to a sum, and to this sum.
+- ADDEND: to the addend to which the byte belongs.
 """
 COUNT = 1500
 

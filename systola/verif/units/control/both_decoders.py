@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A unit for tests with the decoder and the sequenced decoder side by side.
 
-Each has its own stream of instructions.
+The decoder, `Decoder`, shows the whole decoded instruction at once. The sequenced decoder,
+`SequencedDecoder`, writes one word or cell of it in a cycle. Each decoder has its own stream of
+instructions.
 """
 
 from amaranth.hdl import Module
@@ -19,9 +21,13 @@ OUTPUTS = ("writes", "written", "keeps", "cell", "kept", "judges", "verdict")
 class BothDecoders(wiring.Component):
     """A unit with a decoder and a sequenced decoder, to compare their outputs.
 
-    `instruction` goes to the decoder, see Staged, and `given` to the sequenced decoder. Outputs of
-    the sequenced decoder keep their names; `shows` is 1 in a cycle in which any of them has a new
-    value.
+    | port | meaning |
+    |---|---|
+    | `instruction` | instructions for the decoder, as in `Staged` |
+    | `given` | instructions for the sequenced decoder |
+    | `shows` | an output of the sequenced decoder has a new value |
+
+    Outputs of both decoders have the same names here as in the decoders.
     """
 
     def __init__(self, *, config: Config):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A unit for tests with both decoders, each with its scoreboard, which issue in lockstep.
+"""A unit for tests with two decoders and their scoreboards, which issue in lockstep.
 
-Decoder and scoreboard stand beside sequenced decoder and numbered scoreboard.
+One pair is `Decoder` and `Scoreboard`. The other pair is `SequencedDecoder` and
+`NumberedScoreboard`, which names the entries of its lists by sequence numbers.
 """
 
 from amaranth.hdl import Module, Signal
@@ -21,8 +22,9 @@ CHECKED = 2
 
 
 def _shown_by(name: str) -> str:
-    """Return the queue with a mask for a list; the scoreboard shows the list's progress at the
-    queue.
+    """Return the first queue that waits for list `name`, so that its port shows the progress.
+
+    The progress is the list's oldest entry and how far the entry has got.
     """
     return next(queue for queue, masks in MASKS.items() if name in masks)
 
@@ -30,11 +32,18 @@ def _shown_by(name: str) -> str:
 class BothScoreboards(wiring.Component):
     """A unit with both decoders and both scoreboards, to compare their outputs.
 
-    `instruction` and `given` are the same instructions, which are issued in both scoreboards at
-    once, only while `allowed`. The units' signals are shared: `pop` has a bit for each of RINGS,
-    `advance` and `retire` have one for each of LISTS, all of which advance to `advance_to`.
-    `judges`: the sequenced decoder completes an instruction. Members of the scoreboard begin with
-    `old`, members of the numbered scoreboard with `new`. `has_room`: the scoreboard could issue.
+    | port | meaning |
+    |---|---|
+    | `instruction`, `given` | the same instructions, for the decoder and the sequenced decoder |
+    | `allowed` | both scoreboards may issue an instruction, in the same cycle |
+    | `pop` | for each of RINGS: the unit takes a command from the queue |
+    | `advance`, `retire` | for each of LISTS: the oldest entry has got to `advance_to`, or leaves |
+    | `judges` | the sequenced decoder completes an instruction |
+    | `issues` | both scoreboards issue an instruction |
+    | `has_room` | the decoder has checked an instruction, and `Scoreboard` has room for it |
+    | `failed` | the decoder has checked an instruction, which has a fault |
+    | `old_*` | an output of `Scoreboard` |
+    | `new_*`, `ready`, `finds`, `found`, `queue` | an output of `NumberedScoreboard` |
     """
 
     def __init__(self, *, config: Config):

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A unit for tests with the sequenced decoder and all command memories, beside the decoder."""
+"""A unit for tests with the sequenced decoder and all command memories, beside the decoder.
+
+A setting is a Set_Config_Window or Set_Config_Scale. Settings have numbers, by which a command
+names the window and the scale that it uses.
+"""
 
 from itertools import pairwise
 
@@ -115,7 +119,8 @@ class CommandBench(wiring.Component):
         begun, room, holds, follows = Signal(), Signal(), Signal(), Signal()
         head = self.given.payload.word[:HEAD_BITS]
         opcode = head[:OPCODE_BITS]
-        # Opcode and flags of an instruction are kept from its last row to its verdict.
+        # Opcode and flags of an instruction are kept from its last row in the ROM of steps to the
+        # end of its checks.
         later = [head] + [Signal(HEAD_BITS, name=f"head_{i}") for i in range(1, LATENCY)]
         for before, after in pairwise(later):
             m.d.sync += after.eq(before)

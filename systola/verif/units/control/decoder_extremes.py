@@ -16,7 +16,7 @@ ONE = {field.name: 1 for field in BY_OPCODE[Opcode.SET_CONFIG_WINDOW].fields} | 
 BOTH = {"height": 2048, "pitch": 2048}
 WINDOWS = {"out_height": 2048, "out_width": 2048}
 EXTREMES: list[tuple[Fields, Opcode, Fields]] = [
-    # These have products that would look small if some of their upper bits were lost.
+    # Cases with products that would look small if some upper bits of the products were lost.
     (BOTH, Opcode.POOL, {"blocks": 2048}),
     (BOTH, Opcode.DEPTHWISE, {"blocks": 2048}),
     (WINDOWS, Opcode.POOL, {"blocks": 2048, "destination": 4096}),
@@ -29,7 +29,7 @@ EXTREMES: list[tuple[Fields, Opcode, Fields]] = [
     ({}, Opcode.ACTIVATE, {"rows": 1 << 15, "n_tiles": 2048}),
     ({}, Opcode.READ_HOST_MEMORY, {"rows": 1 << 15, "blocks": 2048, "tail": 1}),
     ({}, Opcode.READ_HOST_MEMORY, {"rows": 257, "blocks": 1, "tail": 1, "stride": 1 << 23}),
-    # These have numbers that need all their bits.
+    # Cases in which a number needs all bits of its field.
     (
         {"kernel_height": 128, "kernel_width": 128},
         Opcode.CONVOLVE,
@@ -45,7 +45,7 @@ EXTREMES: list[tuple[Fields, Opcode, Fields]] = [
         Opcode.POOL,
         {"blocks": 1, "destination": 300},
     ),
-    # These are Depthwise with 64 taps, the most that are legal, and with more.
+    # Cases of Depthwise with 64 taps, the largest legal number, and with more taps.
     *(
         (
             {"kernel_height": height, "kernel_width": width},
@@ -54,7 +54,7 @@ EXTREMES: list[tuple[Fields, Opcode, Fields]] = [
         )
         for height, width in ((8, 8), (1, 64), (5, 13), (13, 5), (255, 255))
     ),
-    # These have maps with a row as long as its pitch, and longer.
+    # Cases with a map's row as long as the pitch of the rows, and longer.
     *(
         ({"width": width, "pitch": 9}, opcode, {**fields, "buffer": 20})
         for width in (9, 10, 4095)

@@ -189,7 +189,7 @@ class Writer:
         return {"wide": wide, "accumulate": accumulate, "function": function, "table": table}
 
     def _divided(self, found: Fields, operation: int, wide_operands: int) -> Fields:
-        """Return the fields `found`; if the operation allows it, they sometimes have QUOTIENT."""
+        """Return the fields `found`, sometimes with function QUOTIENT if this is legal."""
         config = self.reader.config
         if config.training and operation == Operation.MULTIPLY and self._flag(True):
             return {**found, "function": Function.QUOTIENT}
@@ -200,9 +200,10 @@ class Writer:
         return found
 
     def _place(self, *sizes: int) -> list[int]:
-        """Return first lines for regions of these sizes that touch but do not overlap.
+        """Return the first line of each of several regions, given their sizes.
 
-        They may lie outside the buffer if they do not fit at all.
+        The regions may touch, but do not overlap. Regions that do not fit into the buffer together
+        may lie outside of it.
         """
         random = self.random
         spare = max(0, self.reader.config.buffer_lines - sum(sizes))

@@ -82,11 +82,11 @@ class FetchBench(Bench):
         self._valid = False  # whether the unit must offer the next instruction
         self._offered: int | None = start if start < len(memory) else None
         """The offset of the request that the unit offers, or will offer once it is enabled."""
-        # whether a jump has dropped all, and the next request is not known yet
+        # whether a jump has dropped all instructions, and the next request is not known yet
         self._dropped = False
-        self._pause = 0  # number of cycles in which a jump delays the decision about a request
+        self._pause = 0  # number of cycles for which a jump still delays the next request
         self._empty = True  # whether, in the cycle before, no instruction was left or requested
-        # whether, in the cycle before, no request was offered and the next was known
+        # whether, in the cycle before, the unit offered no request, and was not in a jump
         self._still = False
         self._over = False
         self.set(program=start, limit=len(memory))

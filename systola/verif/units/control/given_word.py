@@ -9,7 +9,11 @@ WORD = data.StructLayout({"word": 128, "error": 1})
 
 
 def give(m, sequenced, given):
-    """Connect an instruction word to the sequenced decoder, in the parts that it asks for."""
+    """Connect an instruction word to the sequenced decoder.
+
+    The decoder gets the opcode at once. Of the word it gets two neighbouring parts of 32 bits, from
+    the part with number `place` on.
+    """
     m.d.comb += [
         sequenced.instruction.payload.opcode.eq(given.word),
         sequenced.instruction.payload.error.eq(given.error),

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The meaningful fields of a command, to compare commands that are made in two ways."""
+"""The meaningful fields of a command, to compare commands that are made in two ways.
+
+One command is assembled from the words in a command memory, the other one comes from the decoder.
+"""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -22,7 +25,7 @@ def fields_of(command: Fields) -> dict[str, Any]:
 
 
 def shown_command(config: Config, queue: str, opcode: Opcode, decoded: Fields) -> dict[str, Any]:
-    """Return the fields of the command in a queue, as they follow from the decoder's results."""
+    """Return the fields that a queue's command must have, according to the decoder's output."""
     if queue in ("matrix", "activate"):
         return fields_of(decoded[queue])
     if queue == "host_reads":
@@ -39,7 +42,8 @@ def shown_command(config: Config, queue: str, opcode: Opcode, decoded: Fields) -
         return found | transfer | region | tail
     found |= {f"transfer.{name}": value for name, value in _leaves(decoded.weight_transfer)}
     if opcode is Opcode.MATRIX_MULTIPLY:
-        # A line has fewer bits than an address in the weight window; the other bits mean nothing.
+        # Weights from the buffer have a line in place of the address in the weight window. A line
+        # has fewer bits, and the other bits of the address mean nothing.
         found["transfer.address"] &= (1 << line_bits(config)) - 1
     if "from_buffer" in decoded.names():
         found |= {"from_buffer": decoded.from_buffer, "wide": decoded.matrix.wide_weights}
@@ -67,12 +71,15 @@ def _leaves(fields: Fields, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _unused_by_transfer(opcode: Opcode) -> set[str]:
-    """Return the paths of fields that a run of parameters or tables does not have."""
+    """Return the paths of fields that mean nothing in a command to load parameters or tables."""
     return {"stride", "tail"} if opcode in LOADS else set()
 
 
 def _still(command: Mapping[str, Any]) -> set[str]:
-    """Return the paths of the steps of levels with a single iteration, which are never made."""
+    """Return the paths of step fields of a walk's levels that have a single iteration.
+
+    Such a step is never made, so the field means nothing.
+    """
     single = "walk.single."
     levels = (
         path.removeprefix(single) for path, value in command.items() if value and single in path
@@ -81,7 +88,7 @@ def _still(command: Mapping[str, Any]) -> set[str]:
 
 
 def _coordinates(command: Mapping[str, Any]) -> set[str]:
-    """Return the paths of row and column fields, which have a meaning in feature maps only."""
+    """Return the paths of a walk's row and column fields, of use in feature maps only."""
     return {path for path in command if path.startswith("walk.st") and path.endswith((".x", ".y"))}
 
 

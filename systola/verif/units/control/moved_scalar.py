@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scalar unit with logic that moves its stages as soon as possible, as the decoder does."""
+"""The scalar unit, with logic that moves instructions from stage to stage, as the decoder does.
+
+The scalar unit has two stages. The decoder decides when an instruction moves from the first stage
+to the last.
+"""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
@@ -11,11 +15,15 @@ from systola.hdl.control.scalar_unit import EffectiveInstruction, ScalarUnit
 
 
 class MovedScalar(wiring.Component):
-    """A scalar unit for tests that takes instructions at `fetched` and hands them out at
-    `instruction`.
+    """A scalar unit for tests that moves each instruction as soon as possible.
 
-    An instruction comes out from its second cycle in the last stage on. With `lingers` an
-    instruction in the last stage stays in the first stage, too. `idle`: both stages are empty.
+    | port | meaning |
+    |---|---|
+    | `fetched` | instructions for the first stage |
+    | `instruction` | instructions from the last stage, each from its second cycle there on |
+    | `lingers` | an instruction that has moved to the last stage stays in the first stage, too |
+    | `jump`, `jump_to` | an End_Loop jumps back; number of the instruction to go on with |
+    | `idle` | both stages are empty |
     """
 
     def __init__(self):
@@ -34,7 +42,8 @@ class MovedScalar(wiring.Component):
         m = Module()
         scalar = m.submodules.scalar_unit = ScalarUnit()
         connect(m, flipped(self.fetched), scalar.fetched)
-        age = Signal(2)  # number of cycles of the instruction in the first stage, at most three
+        # number of cycles of the present instruction in the first stage, at most three
+        age = Signal(2)
         moved = Signal()  # whether the instruction in the first stage is in the last stage, too
         full = Signal()
         m.d.comb += [

@@ -13,9 +13,9 @@ from systola.hdl.control.indexed_operands import indexed
 MODULO = 1 << 32
 
 KNOWN = {entry.opcode: entry for entry in INSTRUCTIONS}
-"""The instructions by opcode, without the instructions of the links."""
+"""Descriptions of all instructions, by opcode, of a machine without links."""
 LINKED = {entry.opcode: entry for entry in instructions_of(links=True)}
-"""The instructions by opcode, with the instructions of the links at the end."""
+"""Descriptions of all instructions, by opcode, of a machine with links."""
 
 
 class Interpreter:

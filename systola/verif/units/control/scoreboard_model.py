@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plain Python model of the scoreboard: its lists, its queues, and the waits of instructions."""
+"""A plain Python model of the scoreboard: its lists, its queues, and the waits of instructions.
+
+Before an instruction is issued, several scans compare it with older instructions. A scan compares
+one entry of a list in a cycle, list after list. Tags of Debug_Tag wait in a queue of their own, and
+enter the trace when older instructions are complete.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +55,9 @@ LISTS = {
     TAG: (),
 }
 COMPLETES = ("host_reading", "matrix_summing", "activate_writing", "host_writing")
-"""A list for each bit of a tag's field `units`.
+"""A list for each bit of Debug_Tag's field `units`, which names the units that the tag waits for.
 
-An instruction of the bit's unit is complete when it leaves this list.
+An instruction of a unit is complete when it leaves this list.
 """
 USES = {
     **dict.fromkeys(READS, ("buffer", "host")),
@@ -118,7 +123,7 @@ The first is a region of the younger instruction, the second of an older one in 
 """
 WATCHED = {"host_memory": "host_reading", "operand_writing": "activate_writing"}
 FOLLOWS = ("loading",)
-"""The lists that instructions leave in the same cycle as `host_reading`."""
+"""The lists without an own `retire`: an instruction leaves when it leaves `host_reading`."""
 REGIONS = (
     "buffer",
     "accumulator",
@@ -163,7 +168,7 @@ class Model(Bench):
         self.depth = DEPTHS[chosen_variant()]
         self.lists = {name: Entries(self.depth) for name in ADVANCING}
         self.oldest = dict.fromkeys((*WAITS, "weights"))
-        """The head of each queue: an instruction, and the numbers it waits for in each mask."""
+        """Each queue's head: an instruction, and for each mask the entries it waits for."""
         self.queues = {name: [] for name in self.oldest}
         """The instructions of each queue that wait after the head."""
         self.tags = []
@@ -172,7 +177,7 @@ class Model(Bench):
         self.fitted = False
         """Whether there was room for the offered instruction in the cycle before."""
         self.passes = False
-        """Whether `passable` and `room` were both high in the cycle before."""
+        """Whether an instruction issues, as `passable` and `room` were high in the cycle before."""
         self.idle = None
         """The expected value of output `idle`; None if it has no meaning."""
         self.todo = {name: [] for name in SCANS}
@@ -180,8 +185,9 @@ class Model(Bench):
         their order.
         """
         self.places = dict.fromkeys(SCANS)
-        """For each scan, the number of the next entry of the list being compared; None for the
-        oldest.
+        """For each scan, the number of the entry to compare next, in the first list of `todo`.
+
+        None stands for the list's oldest entry.
         """
         self.found = {}
 
@@ -197,18 +203,16 @@ class Model(Bench):
         )
 
     def room(self) -> bool:
-        """Return whether an instruction had a place in the cycle before, and all comparisons are
-        made.
-        """
+        """Return whether queue and lists had room in the cycle before, and all scans end now."""
         return self.fitted and all(
             not todo or (len(todo) == 1 and self.at(scan)[1]) for scan, todo in self.todo.items()
         )
 
     def at(self, scan: str) -> tuple[int, bool, Entry | None]:
-        """Return the number of the entry that a scan compares in this cycle.
+        """Return the number of the entry that a scan compares in this cycle, and two other results.
 
-        The other results are whether it is the last of its list, and the entry, or None if it has
-        left.
+        These are whether the entry is the youngest of its list, and the entry itself, or None if
+        the entry has left the list.
         """
         entries = self.lists[self.todo[scan][0]]
         number = self.places[scan]
@@ -245,8 +249,9 @@ class Model(Bench):
     ) -> bool:
         """Run one cycle: check all outputs, then make the same changes to the model.
 
-        `pops` names queues, `retires` lists. `advances` has the new base of the oldest entry of
-        lists. With `hold` no tag enters. Returns whether `new` was issued.
+        `pops` names queues that lose their head, `retires` names lists that lose their oldest
+        entry. `advances` has new bases of oldest entries, by list. With `hold` no tag enters the
+        trace. The result is whether `new` was issued.
         """
         issue = self.passes
         passable = passable and self.offered and not issue
@@ -257,7 +262,8 @@ class Model(Bench):
         if new is not None:
             inputs["decoded"] = self.decoded(new)
         inputs |= {f"{name}__pop": name in pops for name in self.queues}
-        # The host reader requests data long before its read is complete.
+        # The host reader takes a command from its queue to request data, long before the read is
+        # complete.
         self.asks = self.get("host_read__valid") and not self.asks
         inputs["host_read__pop"] = self.asks
         for name in set(self.lists).difference(FOLLOWS):
@@ -366,9 +372,10 @@ class Model(Bench):
                     self.check_mask(what, shown[mask], entries, found)
 
     def check_mask(self, what: str, mask: Any, entries: Entries, found: list[Entry]) -> None:
-        """Check that a mask names the last of the entries in `found` that is still in the list.
+        """Check that a mask names the youngest entry of `found` that is still in the list.
 
-        Entries of the mask's run (entries with rising addresses) that have left do not matter.
+        The mask's run is the older entries, with rising addresses, that it names as well. Entries
+        of the run that have left the list do not matter.
         """
         there = [entry for entry in entries if entry in found]
         older = ", ".join(described(entry.instruction) for entry in found) or "nothing"
@@ -386,14 +393,15 @@ class Model(Bench):
         )
         least = entries.mask({entry.number for entry in there})["run"]
         assert run >= least, f"{what}: run is {run}, expected {least} or more; it waits for {older}"
-        # The run begins with an entry to wait for, unless some of those entries have left.
+        # The run begins with an entry to wait for, unless some entries of `found` have left.
         gone = any(entry not in entries for entry in found)
         begins = described(entries[first].instruction)
         assert gone or entries[first] in found, f"{what}: its run begins with {begins}, not {older}"
 
     def check_tags(self, new: Instruction | None, hold: bool) -> None:
-        """Check that the oldest tag enters when all entries that it waits for have left their
-        lists.
+        """Check that the oldest tag enters the trace when all entries it waits for have left.
+
+        With `hold` no tag enters. `new` is a Debug_Tag that is issued in this cycle, or None.
         """
         left = {entry.number for name in COMPLETES for entry in self.lists[name]}
         enters = bool(self.tags) and not hold and not self.tags[0][1] & left

@@ -11,9 +11,11 @@ from systola.hdl.control.scalar_unit import EffectiveInstruction
 
 
 class Staged(wiring.Component):
-    """A decoder that moves instructions through stages like the scalar unit's.
+    """A decoder with two registers for instructions, like the two stages of the scalar unit.
 
-    `entered`: an instruction is taken. A decoded instruction is taken in the cycle after `frees`.
+    The decoder moves an instruction from the first register to the last. `entered`: an instruction
+    is taken from the stream `instruction`. The caller takes a decoded instruction in the cycle
+    after `frees`.
     """
 
     def __init__(self, *, config):

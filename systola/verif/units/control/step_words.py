@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command words and the regions of an instruction, as they follow from the decoder's output."""
+"""The command words and the regions of an instruction, as they follow from the decoder's output.
+
+A part is a field of the decoder's output, given by its path, such as `activate.walk.start.line`. A
+command word, which the sequenced decoder writes, is a name and the parts that the word consists of,
+the lowest first.
+"""
 
 from __future__ import annotations
 
@@ -42,26 +47,26 @@ _WINDOW = {
     "out_height": "walk.count.oy",
 }
 _OF_PAIRS = ("activate.walk.start.line", "activate.operand")
-"""Parts with the first line of an operand, which a machine for training may read in pairs."""
+"""Parts with the first line of an operand that may be read two lines at a time."""
 _COLUMNS = {
     "left": "walk.start.x",
     "width": "width",
     "kernel_width": "walk.count.kx",
 }
-"""Parts of a window by word, which have no meaning for packed channels."""
+"""Parts of a window, by the name of their word, that have no meaning for packed channels."""
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """Bits of a command word that are not copied from a part of the decoder's output."""
+    """A number of bits in a command word that are not compared with the decoder's output."""
 
     width: int
 
 
 Part = str | tuple[str, int] | Skipped
-"""A part of the decoder's output, by its path, or skipped bits.
+"""A part of the decoder's output, given by its path, or skipped bits of a word.
 
-If the part is longer than its place in the word, the width of the place comes with it.
+A pair is a path and a number of bits: the word has only the lowest bits of this part.
 """
 Word = str | tuple[Part, ...]
 
@@ -83,7 +88,7 @@ _FLAGS: Mapping[Opcode, tuple[int, tuple[Part, ...]]] = {
     Opcode.RECEIVE: (11, ("side",)),
     Opcode.REDUCE: (11, ("side", "link.adds")),
 }
-"""The flags of each instruction: the number of their first bit, and their parts from there on."""
+"""For each instruction: number of skipped bits in the word `flags`, and the parts above them."""
 
 
 class Shown:
@@ -95,11 +100,11 @@ class Shown:
         self._bits = bits
 
     def part(self, path: str) -> tuple[int, int]:
-        """Return the bits of a part of the decoder's output, and how many they are."""
+        """Return the value and the number of bits of a part of the decoder's output."""
         layout: data.Layout = self._layout
         offset, shape = 0, Shape(0)
         if path.startswith("measured."):
-            # A Measure's own numbers are in the place of a multiplier.
+            # The decoder shows the numbers of a Measure as `multiplier_b`.
             at = MeasureLayout()[path.removeprefix("measured.")]
             number = self.value("activate.scale.multiplier_b")
             width = Shape.cast(at.shape).width
@@ -117,7 +122,7 @@ class Shown:
         return number, shape.width
 
     def value(self, path: str) -> int:
-        """Return the bits of a part of the decoder's output."""
+        """Return the value of a part of the decoder's output."""
         return self.part(path)[0]
 
     def word(self, parts: Word) -> tuple[int, int]:
@@ -161,10 +166,10 @@ class Shown:
         return {"code": "code", "units": "units"} if opcode is Opcode.DEBUG_TAG else {}
 
     def _flags(self, opcode: Opcode) -> tuple[Part, ...]:
-        """Return the flags of a command.
+        """Return the parts of the word `flags`.
 
-        Flags are skipped if the command may differ from the fields. These are the rounding, with
-        random numbers, and the function, with a quotient or a table of int32.
+        Some parts are skipped because the command differs from the instruction's field. With random
+        numbers this is the rounding; with a quotient or a table of int32 it is the function.
         """
         skipped = {"activate.rounding": 1} if self._is("activate.stochastic") else {}
         if self._gathers() or self._is("activate.quotient"):
@@ -269,7 +274,7 @@ class Shown:
         return {**lasting, **{word: f"activate.{path}" for word, path in command.items()}}
 
     def regions(self, opcode: Opcode) -> dict[str, tuple[int, int]]:
-        """Return base and end of each region of an instruction, by the name of its cells."""
+        """Return base and end of each region, by the name of the region's cells in the decoder."""
         found = {
             cell: (self.value(f"{name}.base"), self.value(f"{name}.end"))
             for cell, name in _regions(opcode, training=self._config.training).items()
@@ -285,7 +290,7 @@ class Shown:
 
 
 def _moves(unit: str, *, packed: bool) -> tuple[Part, ...]:
-    """Return the fields of Set_Config_Window for the steps of a walk, as parts of one word."""
+    """Return the parts of the word `moves`: strides, dilations and `top` of Set_Config_Window."""
     steps = (("oy.y", "stride_y"), ("ox.x", "stride_x"), ("ky.y", "dilation_y"))
     steps += (("kx.x", "dilation_x"),)
     fields = BY_OPCODE[Opcode.SET_CONFIG_WINDOW]

@@ -3,6 +3,9 @@
 
 Each command has the words of its instruction, its window and its scale, as they were when it was
 decoded. The command made from these words has the same fields as the decoder's command.
+
+A setting is a Set_Config_Window or Set_Config_Scale. Settings have numbers, so that a command can
+still use an old window or scale when a new one is set.
 """
 
 from collections import deque
@@ -62,7 +65,10 @@ COUNT, SECOND = 200, 20
 LONG = 10_000
 """A number of cycles far beyond the wait of any instruction."""
 ELSEWHERE = {TWO_LINES, "tiles"}
-"""The words that are not in a command: they choose a window, or go to the sequencer."""
+"""Names of words that no command memory keeps.
+
+TWO_LINES chooses a fixed window. `tiles` goes to the sequencer.
+"""
 SHARED = {
     "matrix": "weights",
     "weights": "matrix",
@@ -71,9 +77,9 @@ SHARED = {
 }
 """For each queue that shares words with another queue, the name of the other queue."""
 SHORT = {"left", "start_byte", "kernel_width"}
-"""The words that are shorter than their part of the command.
+"""Names of words with fewer bits than their part of the command.
 
-The rest of the part repeats a sign, or comes from another word.
+The upper bits of the part repeat the sign, or come from another word.
 """
 
 
@@ -90,8 +96,8 @@ def program(random):
     kinds = [Opcode.VECTOR]
     while len(found) < COUNT:
         if not kinds:
-            # Settings of one kind follow each other quickly. So the number of an old setting is
-            # used again while commands still wait.
+            # Settings of one kind may follow each other quickly. So a new setting needs the number
+            # of an old setting, which waiting commands still use.
             setting = random.choice(list(SETTINGS.values()))
             kinds = [setting] * random.choice((1, 1, 1, 2, NUMBERS)) + [None] * random.randint(1, 2)
         opcode = kinds.pop() or random.choice(users)
@@ -211,7 +217,8 @@ async def run(bench, sources, random, instructions):
     lasting_words |= {name for model in models.values() for name in model.words.scale}
     own, lasting, judged, waits, longest, still = {}, {}, 0, 0, 0, 0
     while judged < len(instructions) or any(model.waiting for model in models.values()):
-        # Commands stay until their queue is full, or until a setting needs the number of one.
+        # Commands stay in their queue until it is long, or until a new setting waits for a number
+        # that a command still uses.
         held = bench.get("waits")
         moves = {f"{name}_push": random.random() < 0.5 for name in models}
         for name, model in models.items():
@@ -243,7 +250,10 @@ async def run(bench, sources, random, instructions):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_words(name):
-    """Check that each word has room for its number, and a place in the memory of its queue."""
+    """Check that the memory of a queue keeps each word of its instructions, with enough bits.
+
+    The words that last for later instructions must come from a setting.
+    """
     config = CONFIGS[name]
     rom, shown = StepRom(config), Shown(config, 0)
     lasting = set()

@@ -25,9 +25,10 @@ def unit(variant=None):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.4])
 async def random_use(dut, rate):
-    """Check any mixture of push, pop and retirement, the new instruction's masks included.
+    """Check a random mixture of pushes, pops, and entries that leave the lists.
 
-    A wide command is present for a cycle before its push.
+    The masks of a command come a cycle after its push, and follow the lists from then on. A wide
+    command is at the input for a cycle before its push.
     """
     bench = Bench(dut, unit())
     depth, width = VARIANTS[chosen_variant()]
@@ -36,7 +37,7 @@ async def random_use(dut, rate):
     waiting = []
     shows = False  # whether the oldest command is visible at the output
     without_masks = None  # command that was pushed in the cycle before, and gets its masks now
-    tag = None  # tag of the command that is present for a push, if it was present before
+    tag = None  # tag of the command at the input, if the command was there in the cycle before
     for _ in range(CYCLES):
         full = len(waiting) == depth
         there = tag is not None or width < BLOCK_BITS

@@ -93,7 +93,7 @@ STEPS = {
 WALKED = 0x7F
 """Mask of the bits of an opcode that choose the decoder's steps."""
 MOVED = 3
-"""Cycles from the cycle in which an instruction is taken until the decoder moves it."""
+"""Cycles from the take of an instruction until the decoder moves it to the last register."""
 CHECKED = 2
 """Cycles after which the decoder has checked an instruction that it shows."""
 
@@ -109,10 +109,10 @@ def reader():
 
 
 def program(name, count):
-    """Return `count` or more random instructions.
+    """Return `count` or more random instructions, legal or with a fault.
 
-    A fault ends a program. A wrong setting leaves an undefined state, so a right setting follows
-    it.
+    A setting is a Set_Config. A fault ends a program, so a setting with a fault leaves an undefined
+    window or scale. In this list a right setting follows such a wrong one.
     """
     random = rng("decoder", name, chosen_variant())
     text = reader()
@@ -201,7 +201,7 @@ async def decode(dut, instructions, source_pauses, sink_pauses):
 def cycles_of(instructions):
     """Return the cycles in which instructions enter and leave the decoder if they never wait.
 
-    They follow from the number of steps of each opcode.
+    The cycles follow from the number of decoder steps of each opcode.
     """
     entering, leaving, free, copied = [], [], 0, 0
     for given in instructions:

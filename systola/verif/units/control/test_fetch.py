@@ -135,7 +135,8 @@ async def loops(dut, place, beyond):
     capacity = Fetch.loop_capacity(CONFIGS[variant])
     assert capacity == CAPACITIES[variant]
     bench = Memory(dut, f"loops {place}", latency=5)
-    # The jump comes with the last instruction here, so that one more instruction is kept.
+    # Here the jump comes in the cycle in which the last instruction is taken, earlier than in the
+    # machine. So the body may have one instruction more.
     body = range(24 + place, 24 + place + capacity + 1 + beyond)
     bench.target = lambda number: body[0] if number == body[-1] else None
     await bench.start()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The test of waits between link instructions and instructions of other units.
 
-Sends and receives have lists of their own. A row of one list waits for older instructions of the
-other lists.
+Each sender and receiver of the link unit has a list of its instructions. Its interlock lets a row
+pass when no older instruction of another list uses the row.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ SPACE = 12
 class Rig(wiring.Component):
     """A unit for tests with three lists of link instructions, and with both units that watch them.
 
-    These are the interlock of list `own`, and the gate for instructions of other units. `first` is
-    a sender's list.
+    The two units are the interlock of list `own`, and the gate, which holds back instructions of
+    other units. List `first` is a sender's, list `second` a receiver's.
     """
 
     def __init__(self, *, depth: int):
@@ -100,7 +100,7 @@ class Rig(wiring.Component):
 
 @dataclass
 class Entry:
-    """An instruction under way: its region that is not done yet, and its number of issue."""
+    """An instruction under way: its unfinished region, and its number in the order of issue."""
 
     sums: int
     base: int
@@ -237,7 +237,7 @@ def in_the_way(model, uses, flags):
 
 @cocotb.test
 async def the_gate_lets_go(dut):
-    """Check that the gate opens only when no link instruction is in the way, and soon then."""
+    """Check that the gate opens only when no link instruction is in the way, and opens in time."""
     random = rng("link_gate")
     depth = DEPTHS[chosen_variant()]
     bench = Bench(dut, Rig(depth=depth))

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The test of the numbered scoreboard, in lockstep with the scoreboard.
 
-Each has its decoder. Both get the same random programs, issue at the same time, and see units that
-progress at random. Each mask of the scoreboard must name the instruction that the number in the
-numbered scoreboard names.
+Each scoreboard has a decoder. Both get the same random programs, issue at the same time, and see
+units that progress at random. Where the scoreboard has a mask, the numbered scoreboard has a
+sequence number; mask and number must name the same instruction.
+
+A scan compares the regions of an instruction with older instructions, in one cycle for each row of
+its program. A span is SPAN issued instructions. The last instruction of a span waits for all
+unfinished instructions of earlier spans.
 """
 
 from collections import Counter, deque
@@ -57,19 +61,20 @@ BUSY = (
 )
 NUMBERS, PLACES = 1 << NUMBER_BITS, 1 << PLACE_BITS
 SETTLED = 2
-"""Cycles after its push in which the scoreboard does not know an entry."""
+"""Cycles after the push of an entry in which the scoreboard does not show the entry yet."""
 QUIET = 120
-"""Cycles after which both scoreboards have nothing left to do, while no unit moves."""
+"""Cycles without a move of any unit after which both scoreboards have nothing left to do."""
 SCAN_CYCLES = 8
-"""Cycles from an instruction's verdict to its issue, without the cycles of its scan's rows."""
+"""Cycles from the end of an instruction's checks to its issue, less a cycle for each scan row."""
 DELAYED = 16
-"""The largest number of cycles by which a scan waits for regions that the decoder is writing.
+"""The largest number of cycles for which a scan waits while the decoder writes the regions.
 
-It writes two or three of them.
+An instruction has two or three regions.
 """
 STOPS = 1500
-"""The number of cycles from one stop of all units, which lasts until all queues are full, to the
-next.
+"""Cycles from one stop of all units to the next.
+
+A stop lasts until all queues are full.
 """
 COUNT = {"tiny": 450, "complete": 1500, "shallow": 1500}
 """The number of instructions of a program, by variant."""
@@ -82,8 +87,8 @@ def config():
 def program(random, count, choose, runs):
     """Return a random program of legal words, many of which touch the same addresses.
 
-    With `runs` it has reads of lines that follow one another. `choose` returns the opcode of an
-    instruction by its number.
+    With `runs` the program also has pairs of reads to neighbouring lines. `choose` returns the
+    opcode of an instruction, given the instruction's number in the program.
     """
     text = Reader(config(), limit=LIMIT, tiles=TILES)
     writer = Writer(random, text)
@@ -148,7 +153,7 @@ class Entries:
         self.age = SETTLED
 
     def named(self, number):
-        """Return the place, from the oldest on, of the instruction that a number names.
+        """Return how many entries are older than the instruction with a sequence number.
 
         The result is None if the instruction has left.
         """
@@ -173,7 +178,7 @@ class Units:
         self.fresh = dict.fromkeys(RINGS, 0)
         self.asleep, self.popped = set(), []
         self.quiet, self.rate, self.steps = 0, 0.1, 0
-        # position in the present span, and instructions of an earlier span that are under way
+        # number of instructions issued in the present span; unfinished ones of earlier spans
         self.position, self.earlier = 0, set()
         self.seen = Counter()
 
@@ -313,7 +318,7 @@ class Units:
             assert entries.found[named].number < oldest.number, about
             places = 1 << (config().queue_depth - 1).bit_length()
             expect("place", last % places, old.place, about)
-            # Entries of the run that have left do not matter.
+            # Entries of the run that have left the list do not matter.
             expect("run", min(run, named), min(old.run, named), about)
             self.seen["runs" if min(run, named) else "masks"] += 1
 
@@ -349,9 +354,9 @@ async def run(dut, name, choose, phases, count=None, runs=False):
 
 @cocotb.test
 async def random_programs(dut):
-    """Check both scoreboards with units of changing speed, which now and then stop.
+    """Check both scoreboards with units of changing speed.
 
-    They stop until all queues are full.
+    Now and then all units stop until all queues are full.
     """
 
     def phases(units):
@@ -368,9 +373,9 @@ async def random_programs(dut):
 
 @cocotb.test
 async def one_sleeps(dut):
-    """Check both scoreboards while one unit sleeps.
+    """Check both scoreboards while the host writer sleeps.
 
-    The issue gets as far ahead of the sleeping unit's instruction as spans allow.
+    Issue stops only at the end of the span after the span with the unfinished write.
     """
 
     def phases(units):
@@ -384,7 +389,7 @@ async def one_sleeps(dut):
     random = rng("numbered sleep", chosen_variant())
 
     def choose(number):
-        # The next write comes when the write before has been under way for two spans.
+        # There is a write every 120 instructions, more than two spans after the write before.
         return Opcode.WRITE_HOST_MEMORY if number % 120 == 20 else random.choice(BUSY)
 
     units = await run(dut, "sleep", choose, phases)
@@ -394,7 +399,7 @@ async def one_sleeps(dut):
 
 @cocotb.test
 async def cycles_of_a_scan(dut):
-    """Check the cycles from an instruction's verdict to its issue, when all lists are empty."""
+    """Check the cycles from the end of an instruction's checks to its issue, with empty lists."""
     programs = ScanRom(config()).programs
     now, issued, judged, found = 0, 0, deque(), set[tuple[Opcode, int]]()
     empty_since = 0
@@ -411,13 +416,13 @@ async def cycles_of_a_scan(dut):
             issued = now
             judged.popleft()
         elif units.bench.get("ready") and judged and judged[0]:
-            # The scan begins with the verdict, or when the instruction before has been issued.
+            # The scan begins after the checks, but not before the issue of the older instruction.
             begins, judged[0] = max(judged[0], issued), 0
             opcode = units.waiting[0].opcode
             rows = programs[opcode][:-1]
             if rows and begins >= empty_since:
-                # A number is handed on one cycle after the comparison; a region is stored in the
-                # same cycle.
+                # A last row that compares takes a cycle more, to hand on the number that it finds.
+                # A last row that stores a region does not.
                 more = rows[-1].step == Step.COMPARE
                 late = now - begins - SCAN_CYCLES - len(rows) - more
                 # The scan stores regions later if the decoder is still writing their cells.

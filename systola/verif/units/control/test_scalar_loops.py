@@ -198,7 +198,8 @@ async def nested(dut, body):
     await bench.run(len(expected))
     assert [number for _, number in bench.taken] == expected
     assert bench.model.registers[3] == 256 * 24
-    # After each End_Loop that jumps back, a body that is kept comes AFTER_JUMP cycles later.
+    # If the fetch keeps the loop's body, the first instruction of the body comes AFTER_JUMP cycles
+    # after the End_Loop that jumps back.
     if body + 7 <= Fetch.loop_capacity(CONFIGS[chosen_variant()]):
         steps = pairwise(bench.taken)
         jumps = [late - soon for (soon, a), (late, b) in steps if b <= a]
