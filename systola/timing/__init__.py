@@ -10,9 +10,11 @@
 | follower | an instruction that reads lines or rows while an older instruction writes them |
 | gates | the part of each lane for sigmoid, tanh, exp, 1/x and 1/sqrt(x), also these functions |
 | walk | the way of the model through a program, an instruction at a time |
+| layer | the work of a program from one Debug_Tag to the next |
+| under way | issued, and not yet complete |
 | state | all that later cycles depend on, relative to the present cycle |
 | course | the cycles of all events in an iteration of a loop, relative to its start |
 
-Many units have the methods `state` and `resume`. With them a walk goes on from a state that it has
-seen before. Other words are in docs/architecture.md.
+Many units have the methods `state` and `resume`. With these methods a walk goes on from a state
+that it has seen before. Other words are in docs/architecture.md.
 """

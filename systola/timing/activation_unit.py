@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of Activate, Depthwise, Pool and Vector: one vector after another, some cycles each."""
+"""A model of the activation unit: Activate, Depthwise, Pool, Vector, Measure, Transpose, Random.
+
+In this file a vector is the elements of one result, one for each column. It is read in one step or
+several, and the last of its steps issues it to the lanes. A vector with gates has one of the
+functions GATES, which run in the gate lanes.
+"""
 
 from __future__ import annotations
 
@@ -42,58 +47,58 @@ from systola.timing.span import Span
 from systola.timing.window import WindowGrid
 
 FOLLOWS = 1 + FOLLOW_LATENCY
-"""Cycles from an announcement that a line will be written to the first read that it allows."""
+"""Cycles from the announcement of a line or row to the first step that may read it."""
 ADDEND = 2
-"""Number of lines that hold the addend of an int16 result."""
+"""Number of buffer lines that hold a vector of int16 addends."""
 
 ActivationState = tuple[
     float, float, float, float, tuple[tuple[str, int], ...], ListState, GatesState
 ]
 """Type of the state of an ActivationUnit.
 
-It has the cycle in which the unit is free, and the cycles of the last two instructions' last steps.
-The last step of the last instruction with TABLE, the scale, the list of writers and the state of
-the gates follow.
+In this order: `free`, both cycles of `_left`, `_looked_up`, `scale`, `writers` and `_gates`.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """The work of an instruction on its vectors."""
+    """The number of vectors of an instruction, and the steps, cycles and lines of each vector."""
 
     vectors: int
     reads: int
-    """Number of steps that read the numbers of a vector; the vector is issued in the last of them.
+    """Number of steps that read a vector. The last of these steps issues the vector to the lanes.
     """
     spacing: int
-    """Least number of cycles between the steps of a vector and the first step of the next vector.
-    """
+    """Least number of cycles without a step between two vectors."""
     latency: int
-    """Cycles from the issue of a vector to the write of its result."""
+    """Cycles from the issue of a vector to the write of its first result line."""
     destination: int
     lines: int
-    """Number of lines of one result, 0 if none are written."""
+    """Number of lines that each vector's result takes, 0 if no results are written."""
     blocks: int = 1
     before_block: int = 0
-    """Cycles before the first vector of each block."""
+    """Cycles of the steps before the first vector of each block, such as reads of taps."""
     between_blocks: int = 0
     """Cycles lost after each block except the last one."""
     drain: int = 0
-    """Least number of cycles between the last step of the instruction and the first step of the
-    next one."""
+    """Least number of cycles without a step between the instruction and the next one."""
     gate: bool = False
-    """True if the function is one of GATES."""
+    """True if the function runs in the gate lanes: one of GATES."""
     sums_lines: bool = False
     alone: bool = False
-    """True if the lanes must be free of older gates. Sums of scaled elements and 1/x need this."""
+    """True if each vector must be alone in the lanes: 1/x, 1/sqrt(x), and sums of scaled operands.
+
+    This matters only for vectors with gates; others wait for older gates in any case.
+    """
     shared: bool = False
-    """True if elements of one step and their sums take turns in the requantisers."""
+    """True if scaled operands and their sums take turns in the requantisers, see timing/in_turn.py.
+    """
     halved: tuple[bool, bool] = (False, False)
-    """For each operand, true if it is scaled by one half."""
+    """For operands a and b of a Vector: True if the operand is scaled by one half."""
     read_lines: NDArray[np.int64] | None = None
-    """Buffer line read in each cycle of each vector, vectors x reads; negative for no read."""
+    """Buffer line that each step reads, [vector][step]; negative for a step without a read."""
     paired: bool = False
-    """True if each read takes the line before, too."""
+    """True if each step also reads the line before the line in `read_lines`."""
 
 
 class ActivationUnit:
@@ -104,27 +109,27 @@ class ActivationUnit:
         self._turns = config.columns_per_lane
         """Cycles of a step: one for each column that shares a lane.
 
-        A read is announced this number of cycles after it begins.
+        A read is announced when its step has ended.
         """
         self._latency = Hardware.latency() + (1 + READ_SLACK) * (self._turns - 1)
         self._banks = config.buffer_banks
         self._regions = regions
         self.free = 0.0
-        """First cycle in which the unit has time for another instruction."""
+        """First cycle in which a step of another instruction can begin."""
         self._left = 0.0, 0.0
         """Cycles in which the last two instructions took their last steps, the older one first."""
         self._looked_up = -float(GATHER_SPACING)
         """Cycle of the last step of the last instruction with function TABLE."""
         self.written: tuple[Times, int] = np.zeros(1), 0
-        """Cycles in which the last instruction writes its lines, and its first line."""
+        """Cycles in which the last instruction writes its lines, and the address of the first line.
+        """
         self.writers = WriterList(config.queue_depth, regions.buffer.written)
-        """Instructions that write lines, with their lines and ends; readers of these lines wait for
-        them."""
+        """The last instructions, with the lines that each writes. Readers of these lines wait."""
         self._gates = Gates(self._turns)
         self.scale: Mapping[str, int] = {}
         """Operands of the last Set_Config_Scale."""
         self.other: OtherReads | None = None
-        """Reads of the matrix unit while the next instruction runs; None if there are none."""
+        """Buffer reads of the matrix unit during the next instruction; None if there are none."""
 
     def activate(self, operands: Mapping[str, int], issued: float) -> Span:
         """Return the span of an Activate that is issued in cycle `issued`."""
@@ -157,7 +162,7 @@ class ActivationUnit:
         return span
 
     def depthwise(self, operands: Mapping[str, int], window: WindowGrid, issued: float) -> Span:
-        """Return the span of a Depthwise with the present window."""
+        """Return the span of a Depthwise with the window `window`."""
         blocks = operands["blocks"]
         work = Work(
             vectors=blocks * window.pixels,
@@ -176,7 +181,7 @@ class ActivationUnit:
         return self._over_map(work, operands, window, blocks, taps, issued)
 
     def pool(self, operands: Mapping[str, int], window: WindowGrid, issued: float) -> Span:
-        """Return the span of a Pool with the present window."""
+        """Return the span of a Pool with the window `window`."""
         work = Work(
             vectors=operands["blocks"] * window.pixels,
             reads=window.taps,
@@ -193,8 +198,10 @@ class ActivationUnit:
     def _map_lines(
         self, operands: Mapping[str, int], window: WindowGrid
     ) -> NDArray[np.int64] | None:
-        """Return the line of each tap of each vector, or None if no other unit reads at the same
-        time."""
+        """Return the buffer line of each tap, [vector][tap]; negative for a tap outside the map.
+
+        Returns None if the matrix unit reads nothing at the same time.
+        """
         if self.other is None:
             return None
         shape = window.operands
@@ -299,9 +306,9 @@ class ActivationUnit:
         return span
 
     def measure(self, operands: Mapping[str, int], issued: float) -> Span:
-        """Return the span of a Measure of rows, of lines, or of exponents alone.
+        """Return the span of a Measure of accumulators, of buffer lines, or of no data.
 
-        A Measure of exponents alone has no data, but takes a step all the same.
+        A Measure of no data only combines exponent registers, but takes a step all the same.
         """
         source, rows = operands["source"], operands["rows"]
         sums, space = self._regions.accumulators, self._regions.buffer
@@ -330,7 +337,7 @@ class ActivationUnit:
         return span
 
     def transpose(self, operands: Mapping[str, int], issued: float) -> Span:
-        """Return the span of a Transpose: the lines of a tile are read, and then written."""
+        """Return the span of a Transpose, which reads all lines of a tile and then writes them."""
         size, count = self._config.cols, operands["count"]
         starts = operands["buffer"] + np.arange(count) * operands["step"]
         lines = starts[:, None] + np.arange(size)
@@ -354,7 +361,7 @@ class ActivationUnit:
         return span
 
     def random(self, operands: Mapping[str, int], issued: float) -> Span:
-        """Return the span of a Random: the seed, and then a line in each cycle."""
+        """Return the span of a Random, which reads a seed and then writes a line in each step."""
         work = Work(
             vectors=operands["rows"],
             reads=1,
@@ -370,14 +377,15 @@ class ActivationUnit:
     def _run(self, work: Work, needed: float | Times, issued: float) -> tuple[Times, Span]:
         """Return the cycle in which each vector is issued, and the span of the instruction.
 
-        All data that a vector needs are ready from cycle `needed` on.
+        `needed` is the first cycle in which all data of a vector are ready: one cycle for all
+        vectors, or one for each.
         """
         space = self._regions.buffer
         target = slice(work.destination, work.destination + work.vectors * work.lines)
         if not work.lines:
             free = np.zeros(work.vectors)
         elif work.lines == 1:
-            # Each result waits for the instructions that still read its line, or fill it.
+            # A result is written only after older instructions have read or filled its line.
             free = np.maximum(space.read[target], space.filled[target]) + FOLLOWS
         else:
             used = max(space.used[target].max(), space.filled[target].max())
@@ -398,8 +406,7 @@ class ActivationUnit:
         if work.before_block:
             block = np.arange(work.vectors) // (work.vectors // work.blocks)
             offsets += (block + 1) * work.before_block + block * work.between_blocks
-        # The unit takes an instruction's command when the instruction before it is the only one
-        # left.
+        # The unit takes a command only after the last step of the last instruction but one.
         came = max(issued, self._left[0] + 1)
         kind = {"lines": work.sums_lines, "alone": work.alone}
         start = max(came + 1 + FRONT_LATENCY, self.free)
@@ -450,12 +457,14 @@ class ActivationUnit:
         return times, Span(float(times[0]) - offsets[0], last, end, busy)
 
     def _pairs(self, *lines: int) -> bool:
-        """Return whether int16 operands and addends from these lines on are read in pairs."""
+        """Return whether a step reads both lines of an int16 value, for values from `lines` on."""
         return self._config.reads_pairs and not any(line % 2 for line in lines)
 
     def _gate_times(self, work: Work, start: float, needed: Times) -> Times:
-        """Return the issue cycle of each vector with gates. Each vector has its own slots in the
-        lanes."""
+        """Return the issue cycle of each vector with gates.
+
+        A vector waits until the multipliers of the gate lanes have free slots for it.
+        """
         turns, first = self._turns, start
         times: list[float] = []
         for need in np.broadcast_to(needed, work.vectors).tolist():
@@ -466,19 +475,15 @@ class ActivationUnit:
         return np.array(times)
 
     def _gate_latency(self, gate: bool) -> int:
-        """Return how many cycles a result with a gate function is written later than any other
-        result.
-        """
+        """Return the cycles that a gate function adds to a result's latency; 0 without `gate`."""
         return self._turns * GateSequencer.latency(self._turns) * gate
 
     def _pause(self, cycles: int) -> int:
-        """Return the cycles of the whole steps that are left out, so that no step begins for
-        `cycles` cycles.
-        """
+        """Return the cycles of the steps that are left out for a pause of `cycles` cycles."""
         return self._turns * left_out(cycles, self._turns) if cycles else 0
 
     def _halved(self) -> tuple[bool, bool]:
-        """Return for each operand of Vector whether its scale is one half."""
+        """Return for operands a and b of a Vector whether the operand is scaled by one half."""
         a, b = (
             (self.scale.get(f"multiplier_{n}"), self.scale.get(f"shift_{n}")) == (HALF, 0)
             for n in "ab"
@@ -495,7 +500,7 @@ class ActivationUnit:
         used[first : first + count] = end
 
     def _tables_written(self, operands: Mapping[str, int]) -> float:
-        """Return the cycle from which a step may read all tables of an instruction."""
+        """Return the first cycle in which a step may read all tables of an instruction."""
         written: Times = self._regions.tables.written
         return float(written[tables(operands)].max(initial=-FOLLOWS)) + FOLLOWS
 
@@ -513,7 +518,7 @@ class ActivationUnit:
         return free, left, last, looked, scale, self.writers.state(now), self._gates.state(now)
 
     def resume(self, state: ActivationState, now: float) -> None:
-        """Set the state that `state` returned, with its times relative to cycle `now`."""
+        """Restore `state`, so that its relative times count from cycle `now`."""
         free, left, last, looked, scale, writers, gates = state
         self.writers.resume(writers, now)
         self._gates.resume(gates, now)
@@ -525,9 +530,9 @@ class ActivationUnit:
 def result_lines(
     opcode: Opcode, operands: Mapping[str, int], window: WindowGrid | None, size: int
 ) -> tuple[int, int]:
-    """Return the first line that an instruction writes, and the number of its lines.
+    """Return the first line that an instruction of the unit writes, and the number of its lines.
 
-    `size` is the number of lines of a tile.
+    `size` is the number of lines of a tile, for Transpose.
     """
     if opcode == Opcode.MEASURE:
         return 0, 0

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The number of times that each part of the machine works for a program, counted from the program
-alone.
+"""The work of each part of the machine for a program, counted from the program alone.
 
 The counts follow from the instruction set: an instruction names the number of its vectors, lines,
-rows and tiles. They depend on no data and on no address. Fetched instructions are not counted, as
-the instruction set leaves open how far ahead they are fetched. Parameters and tables are not
-counted either.
+rows and tiles. The counts depend on no data and on no address. Fetched instructions are not
+counted, as the instruction set leaves open how far ahead they are fetched. Writes of parameters and
+tables on the chip, and reads of them, are not counted either.
 """
 
 from __future__ import annotations
@@ -41,12 +40,16 @@ SUM_BYTES = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
-    """Counts of a program, or sums of the counts of several; averages may be fractions."""
+    """The amounts of work of a program, by kind.
+
+    An Activity may also be a sum over several programs, or a mean with fractions.
+    """
 
     macs: float = 0
-    """Multiply-adds of bytes in the array. Each vector counts all multipliers, useful or not."""
+    """Multiply-adds of the array for int8 vectors and weights; idle multipliers count, too."""
     wide_macs: float = 0
-    """Multiply-adds of bytes in the array for vectors or weights of int16."""
+    """Multiply-adds of bytes in the array if vectors or weights are int16, two or four a product.
+    """
     array_registers: float = 0
     """Bytes that vectors and tiles write into activation, sum and weight registers of the array."""
     buffer: float = 0
@@ -56,9 +59,10 @@ class Activity:
     accumulator_adds: float = 0
     """Additions of 32 bits to accumulators."""
     weight_fifo: float = 0
-    """Bytes of tiles written into and read from the weight FIFO, without padding."""
+    """Bytes of tiles written into and read from the weight FIFO, without weight memory's padding.
+    """
     lane_macs: float = 0
-    """Multiply-adds of bytes of Depthwise."""
+    """Multiply-adds of bytes in the lanes, all of them for Depthwise."""
     lane_multiplies: float = 0
     """Multiplications of the activation unit outside `lane_macs`, of 32 bits or fewer."""
     lane_adds: float = 0
@@ -95,8 +99,10 @@ def activity(config: Config, program: bytes) -> Activity:
 
 
 class _Walk:
-    """A walk through a program, which adds up the counts of all instructions. It repeats an
-    iteration of a loop only if the counts of the next iteration may differ.
+    """A walk through a program that adds up the counts of all instructions.
+
+    The walk goes through further iterations of a loop only while their counts may differ. The
+    counts of the last iteration are then multiplied.
     """
 
     def __init__(self, config: Config, program: bytes) -> None:
@@ -107,17 +113,19 @@ class _Walk:
         self._scalar = ScalarUnit()
         words = range(0, len(program), INSTRUCTION_BYTES)
         found = [decode(program[n : n + INSTRUCTION_BYTES]) for n in words]
-        # Index registers can change counts only if a loop takes its count from a register. In all
-        # other programs they change addresses only.
+        # If a loop takes its number of iterations from an index register, registers can change
+        # counts. In all other programs registers change addresses only.
         self._indexed = any(
             each and each[0].opcode == Opcode.LOOP and each[1]["count_register"] for each in found
         )
         self._known: dict[tuple[int, Window], _Counts] = {}
-        """Counts of each instruction that the walk has met, by the place of the instruction in the
-        program and the window in force."""
+        """Counts of each instruction so far; the key is its number and the window in force."""
 
     def block(self, pc: int) -> int | None:
-        """Walk from `pc` to the end of its loop; return the next instruction, None for Halt."""
+        """Walk from instruction `pc` to the End_Loop of its loop, or to Halt.
+
+        Returns the number of the instruction after the End_Loop, or None at Halt.
+        """
         while True:
             entry, operands = self._instruction(pc)
             match entry.opcode:
@@ -143,7 +151,10 @@ class _Walk:
             pc += 1
 
     def _loop(self, body: int, count: int) -> int | None:
-        """Walk through `count` iterations of a loop; return the next instruction, None for Halt."""
+        """Walk through `count` iterations of the loop with the first instruction `body`.
+
+        Returns the number of the instruction after the loop, or None if the walk came to Halt.
+        """
         following: int | None = body
         left = count
         while left:
@@ -159,7 +170,7 @@ class _Walk:
         return following
 
     def _instruction(self, pc: int) -> tuple[Instruction, dict[str, int]]:
-        """Return an instruction and its operands, to which index registers have been added."""
+        """Return instruction `pc` and its operands after the addition of index registers."""
         found = decode(self._program[pc * INSTRUCTION_BYTES : (pc + 1) * INSTRUCTION_BYTES])
         if found is None:
             raise ValueError(f"there is no instruction {pc} in the program")
@@ -260,14 +271,14 @@ def _product(config: Config, opcode: Opcode, at: Mapping[str, int], window: Wind
 
 @lru_cache(maxsize=1024)
 def _lines_inside(window: Window) -> int:
-    """Return the number of taps of all windows that lie inside the map; each tap reads a line."""
+    """Return the number of taps inside the map, summed over all windows; each tap reads a line."""
     taps = (divmod(tap, window.kernel_width) for tap in range(window.taps))
     return sum(int(window.tap_lines(*tap)[1].sum()) for tap in taps)
 
 
 @lru_cache(maxsize=1024)
 def _packed_lines(window: Window, channels: int, size: int) -> int:
-    """Return the lines that Convolve reads with packed channels, for one tile along N.
+    """Return the number of lines that Convolve reads with packed channels, for one tile along N.
 
     A line is read once for all windows of a row, since these windows follow one another.
     """
@@ -281,14 +292,14 @@ def _packed_lines(window: Window, channels: int, size: int) -> int:
 
 
 def _results(config: Config, at: Mapping[str, int], vectors: int) -> _Counts:
-    """Return the counts of requantising, of the function, and of writing `vectors` results."""
+    """Return the counts for `vectors` vectors of results: requantising, function and writes."""
     wide, adds_to = at.get("wide", 0), at.get("accumulate", 0)
     elements = vectors * config.cols
-    # Three additions: the bias, half a unit of the product, and the offset. If the product is
-    # rounded twice, half a unit of the shifted product is added, too.
+    # Three additions: the bias, one half for rounding, and the offset. Double rounding adds a
+    # second half.
     adds = 3 if at["rounding"] == Rounding.SINGLE or at.get("stochastic") else 4
     products = gate_products(at.get("function", Function.NONE), at.get("table", 0))
-    products += wide and at.get("function") == Function.TABLE  # a point on a curve
+    products += wide and at.get("function") == Function.TABLE  # one product for a curve
     return Counter(
         lane_multiplies=elements * (1 + products),
         lane_adds=elements * (adds + products),
@@ -297,7 +308,10 @@ def _results(config: Config, at: Mapping[str, int], vectors: int) -> _Counts:
 
 
 def gate_products(function: int, table: int) -> int:
-    """Return the number of products in a function of the gate lanes; each has one addition."""
+    """Return the number of products in a function of the gate lanes, 0 for other functions.
+
+    Each product has one addition.
+    """
     if function not in GATES:
         return 0
     # The import is here because Amaranth takes a while to load, and few programs have gates.

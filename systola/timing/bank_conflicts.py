@@ -4,9 +4,11 @@
 If both units want the same bank, the activation unit waits. For example, a convolution follows the
 instruction that makes its feature map. The convolution reads each line soon after the write, while
 the activation unit already reads for a later line. The distance between the two lines is fixed. So
-the two units want the same bank for nearly all results of a layer, or for none. Each such conflict
-costs a cycle. Only a count of all reads shows which case it is. The same is true of other work side
-by side.
+the two units want the same bank for nearly all results of a layer, or for none. Each conflict costs
+a cycle. Only a walk through all reads shows if there are conflicts.
+
+In the same way, writes of the host reader wait for writes of the activation unit. In this file the
+present instruction is the instruction of the activation unit that is being estimated.
 """
 
 from __future__ import annotations
@@ -23,39 +25,42 @@ from systola.timing.gates import Gates
 from systola.timing.regions import Times
 
 SEARCHED = 256
-"""Number of lines in which `yielding_writes` looks for a conflict at a time."""
+"""Number of lines that `yielding_writes` searches at a time for a conflict."""
 HORIZON = 2 * DEPTHWISE_TAPS
-"""Number of cycles that the search looks ahead. A vector takes no more, even with some waits."""
+"""Number of cycles for which the matrix unit's reads are known ahead of a vector's first read.
+
+No vector takes longer, even with some waits.
+"""
 
 
 @dataclass(frozen=True)
 class ComingReads:
-    """The reads of an instruction of the matrix unit.
+    """Successive reads of one instruction of the matrix unit, which have not been made yet.
 
-    It reads a line in each cycle, or waits until the line is ready.
+    The unit reads a line in each cycle, or waits until the line is ready.
     """
 
     lines: NDArray[np.int64]
     """Line read in each cycle; negative for a cycle without a read."""
     ready: Times
-    """First cycle in which older instructions allow each line to be read."""
+    """First cycle in which instructions before the present one allow each line to be read."""
     behind_first: bool = False
-    """True if reads of lines below the present instruction's results wait for its first result.
+    """True if lines below the present instruction's results are read only after its first result.
 
-    The reason is in timing/runs.py.
+    The reason is in timing/runs.py. False if these lines wait for no result.
     """
 
 
 @dataclass(frozen=True)
 class OtherReads:
-    """The lines that the matrix unit reads during an instruction of the activation unit."""
+    """The lines that the matrix unit reads during the present instruction."""
 
     past: dict[float, int]
-    """Line that is read in each cycle by instructions that were issued before."""
+    """Line read in each cycle (the key) for instructions issued before the present one."""
     coming: Iterator[ComingReads]
-    """Reads of the instructions that are issued later."""
+    """Reads for instructions that are issued after the present one."""
     start: float
-    """First cycle in which a read of a later instruction is possible."""
+    """First cycle in which the reads in `coming` can begin."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class Reader:
     """The reads and writes of an instruction of the activation unit."""
 
     lines: NDArray[np.int64]
-    """Line read for each vector in each cycle, vectors x cycles; negative for no read."""
+    """Line that each step reads, [vector][step]; negative for a step without a read."""
     before: Times
     """Cycles without a read before the first line of each vector."""
     needed: Times
@@ -74,20 +79,21 @@ class Reader:
     target_lines: int
     """Number of lines of one result."""
     latency: int
-    """Cycles from the last read of a vector to the write of its first line."""
+    """Cycles from the last read of a vector to the write of its first result line."""
     turns: int
     """Cycles of a step.
 
-    A line can be read in any cycle of its step. A conflict delays the read by a whole step.
+    A line can be read in any cycle of its step. If all of them conflict, the read waits for a whole
+    step.
     """
     paired: bool = False
-    """True if each read takes the line before, too, from the bank before."""
+    """True if each step also reads the line before, from the bank before."""
     gates: Gates | None = None
-    """Model of the gates, in which each vector must find a slot; None if vectors need no slot."""
+    """Model of the gate lanes, in which each vector needs a slot; None if vectors need no slot."""
 
 
 def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
-    """Return the cycle in which the last line of each vector is read."""
+    """Return the cycle of each vector's last read, if the reads in `other` go first."""
     count, reads = reader.lines.shape
     # A pair keeps two neighbouring banks busy, so both count as one.
     width = 1 + reader.paired
@@ -155,7 +161,7 @@ def yielding_times(reader: Reader, other: OtherReads, banks: int) -> Times:
 
 
 def read_times(chunk: ComingReads, first: float) -> Times:
-    """Return the cycle in which a unit that is free from cycle `first` on reads each line.
+    """Return the cycle in which the matrix unit reads each line, if it is free from `first` on.
 
     An interlock lets a waiting read go only in every other cycle, see looked_at.
     """
@@ -174,10 +180,10 @@ def looked_at(first: float, needed: float) -> float:
 
 
 def _producers(reader: Reader, chunk: ComingReads, last: int) -> list[int]:
-    """Return for each line the vector with the result that must be written first, or -1.
+    """Return for each line of `chunk` the vector that must be written before the line is read.
 
-    -1 stands for no vector. Lines are read in order. So a line also waits for the vectors of all
-    lines before it, and for vector `last`.
+    The result is the vector's number in its instruction, or -1 for none. Lines are read in order.
+    So a line also waits for the vectors of all lines before it, and for vector `last`.
     """
     lines = chunk.lines
     made = (lines - reader.target) // reader.target_lines
@@ -197,7 +203,7 @@ def yielding_writes(times: Times, line: int, taken: Times, taken_line: int, bank
     if times[-1] < taken[0]:
         return times
     first, last = int(taken[0]), int(taken[-1])
-    # The last place stands for all cycles in which the activation unit writes no line.
+    # The last element is for all cycles in which the activation unit writes no line.
     bank_at = np.full(last - first + 2, -1)
     whole = taken == np.floor(taken)
     taken_banks = np.arange(taken_line, taken_line + len(taken)) % banks

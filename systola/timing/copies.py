@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The size and shape on the bus of a copy between host memory and the machine."""
+"""The bytes, beats and bursts of a copy between host memory and the machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from systola.arch.config import Config
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy of some of the bytes from `first` to `end` - 1 of the host window."""
+    """A copy that uses bytes `first` to `end` - 1 of the host window, possibly with gaps."""
 
     first: int
     end: int
@@ -30,7 +30,7 @@ class Copy:
 def copy_of(config: Config, operands: Mapping[str, int], pitch: int, alternate: bool) -> Copy:
     """Return the copy of a Read_Host_Memory or Write_Host_Memory.
 
-    Each line takes `pitch` bytes.
+    Each line takes `pitch` bytes in host memory.
     """
     rows, blocks, stride = operands["rows"], operands["blocks"], operands["stride"]
     first, lines = operands["host"], rows * blocks

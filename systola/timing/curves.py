@@ -9,12 +9,12 @@ from systola.arch.isa import CURVE_TABLES, LONG_TABLES, Function, Operation
 
 
 def is_curve(operands: Mapping[str, int]) -> bool:
-    """Return whether the function of Activate or Vector is a curve."""
+    """Return whether the function of Activate or Vector is a curve, made of tables for int16."""
     return operands["function"] == Function.TABLE and bool(operands["wide"])
 
 
 def tables(operands: Mapping[str, int]) -> slice:
-    """Return the tables of an Activate or Vector."""
+    """Return the numbers of the tables that an Activate or Vector reads."""
     first, number = operands["table"], 0
     if operands["function"] == Function.TABLE:
         number = CURVE_TABLES if operands["wide"] else 1
@@ -24,7 +24,7 @@ def tables(operands: Mapping[str, int]) -> slice:
 
 
 def one_line(operands: Mapping[str, int]) -> bool:
-    """Return whether a Vector has one line as operand b, which is read before its vectors."""
+    """Return whether operand b of a Vector is a single line, which is read before all vectors."""
     return operands["function"] == Function.QUOTIENT and operands["operation"] == Operation.ADD
 
 

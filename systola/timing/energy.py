@@ -25,7 +25,7 @@ class Energy:
 
     @property
     def joules(self) -> float:
-        """The energy of all parts."""
+        """The energy of all parts together, in joules."""
         return sum(self.units.values())
 
     @property
@@ -44,7 +44,7 @@ class Energy:
         return sorted(found, key=lambda each: -each[1])
 
     def figures(self) -> dict[str, object]:
-        """Return the figures for JSON."""
+        """Return the total, the parts and the speed for each watt, with names for a JSON file."""
         return {
             "joules": self.joules,
             "tops_per_watt": self.tops_per_watt,
@@ -55,7 +55,7 @@ class Energy:
 def unit_energies(config: Config, done: Activity, per: Technology) -> dict[str, float]:
     """Return the joules of each part of a machine of `config` for the activity `done`.
 
-    A part without a published figure is missing.
+    A part without a published figure is left out.
     """
     mac = per.multiply_8 + per.add_32
     registers = {}
@@ -81,5 +81,8 @@ def unit_energies(config: Config, done: Activity, per: Technology) -> dict[str, 
 
 
 def energies(config: Config, done: Activity, macs: float) -> tuple[Energy, ...]:
-    """Return the energy of `done` in each technology; the network has `macs` of its own."""
+    """Return the energy of the activity `done` in each technology.
+
+    `macs` are the multiply-accumulates of the network itself, without padding.
+    """
     return tuple(Energy(t.name, unit_energies(config, done, t), macs) for t in TECHNOLOGIES)

@@ -2,20 +2,21 @@
 """An estimate of a program's cycles that does not run the program.
 
 A walk goes through the program in its order, an instruction at a time. Units work in order, and an
-instruction waits for older ones only. So its times follow from the times of the instructions before
-it. These decide when it is fetched, when its queue and its unit have room, and when each line and
-row that it needs is there.
+instruction waits for older ones only. So the times of an instruction follow from the times of older
+instructions. These decide when the instruction is fetched, when its queue and unit have room, and
+when its lines and rows are there.
 
-A loop is walked through until its course repeats itself. A segment of a loop is walked through once
-for each state in which it begins, in whichever cycle it begins.
+A loop is walked through until its course repeats itself. A segment is a piece of a loop. If the
+walk comes to a segment in a state that it has seen there, it takes over the known events. The
+cycles of these events move with the start of the segment.
 
 The model leaves out:
 
-- the choice between units that want the same bank of the buffer or of the accumulators
+- waits for a bank of the buffer or of the accumulators, except as in timing/bank_conflicts.py
 - bursts cut at pages
 - a fetch that overtakes a read, if the read was on its way from its queue to the bus before the
   fetch was requested
-- the time of each single stall
+- the time of each single stall of a memory: stalls count with their mean
 """
 
 from __future__ import annotations
@@ -61,16 +62,13 @@ from systola.timing.window import WindowGrid
 QUEUED = 1
 """Cycles from the issue to the start of an instruction, in addition to the unit's own latency."""
 SEEN = 1
-"""Cycles from the end of an instruction to the first event that waited for this end, such as an
-issue.
-"""
+"""Cycles from the end of an instruction to the first event that waited for it, such as an issue."""
 HALT = 3
 """Cycles from the end of all work to DONE."""
 STEADY = 2
-"""Number of successive iterations, cycle by cycle like their predecessor, after which a loop is
-steady.
+"""Number of successive iterations that equal the iteration before, cycle by cycle.
 
-All later iterations of the loop are then taken to have the same cycles.
+After these iterations a loop is steady: all later iterations are taken to have the same cycles.
 """
 LAST = 2
 """Number of last iterations of a loop that are always walked through.
@@ -80,18 +78,18 @@ Later instructions depend on the addresses that these iterations use.
 UNSTEADY = 64
 """Number of iterations after which a loop that is not yet steady is no longer walked through.
 
-The other iterations count with the mean duration of the last half of these.
+The remaining iterations count with the mean duration of the last half of the UNSTEADY iterations.
 """
 SAME = 1e-3
-"""Largest difference of two times, in cycles, that count as the same."""
+"""Largest difference, in cycles, of two times that count as the same."""
 SEGMENT = 32
-"""Number of instructions after which the walk compares its state with earlier states.
+"""Number of instructions in a loop between comparisons of the walk's state with earlier states.
 
-It also compares them at the end of each layer. A comparison takes as long as a walk through a few
-instructions.
+The state is also compared at the end of each layer. A comparison takes as long as a walk through a
+few instructions.
 """
 LOOKED_AHEAD = 512
-"""Number of lines in one ComingReads: as many as a short instruction reads."""
+"""Largest number of lines in one ComingReads. A short instruction reads about as many."""
 
 WAITS = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
 READERS = (Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR)
@@ -127,8 +125,10 @@ class UnitWork:
     """The estimated work of a unit on an instruction, in cycles since START."""
 
     number: int
-    """Place of the instruction in the program; for weights, the place of the instruction that uses
-    them."""
+    """Number of the instruction, counted from 0.
+
+    A fetch of weights has the number of the instruction that uses the weights.
+    """
     unit: Unit
     begin: float
     end: float
@@ -137,9 +137,9 @@ class UnitWork:
 def estimated_work(
     config: Config, image: Image, memory: MemorySpeed | None = None
 ) -> tuple[UnitWork, ...]:
-    """Return the work of all units in the cycles of `estimate`, for every iteration of every loop.
+    """Return the work of all units on each executed instruction, with all iterations of loops.
 
-    The function takes time for each executed instruction: it does some 10,000 in a second.
+    No iteration is skipped, so some 10,000 executed instructions take a second.
     """
     work: list[UnitWork] = []
     Walk(config, image, memory or MemorySpeed(), work).run()
@@ -156,17 +156,17 @@ class _Loop:
     registers: list[int]
     mark: Mark
     noted: int
-    """Number of times in the list of notes at the start of the present iteration."""
+    """Length of the walk's `_notes` at the start of the present iteration."""
     before: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    """Noted times and duration of the iteration before, in cycles since its start."""
+    """Times noted in the iteration before, and its end, in cycles since its start."""
     steady: int = 0
     """Number of successive iterations that were like their predecessor, cycle by cycle."""
     periods: list[float] = field(default_factory=list[float])
     resumed: tuple[float, Record] | None = None
     """Cycle and record with which the walk goes on after the present iteration.
 
-    Both are known before the iteration: they follow from the skipped iterations before it. None if
-    no iterations were skipped just before the present one.
+    The cycle and the record are known before the iteration, as they follow from the skipped
+    iterations. None if no iterations were skipped just before the present one.
     """
 
 
@@ -188,7 +188,8 @@ class _State(NamedTuple):
 
 
 _Place = tuple[int, int]
-"""Type of a place of the walk: the number of the next instruction, and the number of the state."""
+"""Type of a place of the walk: the next instruction's number, and the state's number in `_states`.
+"""
 
 
 @dataclass(frozen=True)
@@ -212,20 +213,22 @@ class Walk:
         memory: MemorySpeed,
         work: list[UnitWork] | None = None,
     ) -> None:
-        """Begin a walk. If there is a list for the `work` of the units, no iteration of a loop is
-        skipped."""
+        """Begin a walk.
+
+        If `work` is a list, the walk adds the work of all units to the list, and skips no
+        iteration.
+        """
         self._work = work
         self._number = 0
         self._pc = 0
-        """Number of the next instruction."""
+        """Number of the next instruction in the program, counted from 0."""
         self._config = config
         self._program = image.program
         self._decoded: dict[int, tuple[Instruction, dict[str, int]]] = {}
         self._indexed: dict[int, list[tuple[str, int]]] = {}
-        """Operands of each instruction to which an index register is added, and these registers."""
+        """For each instruction: its operands with an index register, and the register of each."""
         self._scale_used: dict[int, bool] = {}
-        """For each instruction: True if it or a later one uses the scale before another scale is
-        set."""
+        """For each instruction: True if the present scale may still be used in it or after it."""
         self._registers = [0] * REGISTERS
         self._loops: list[_Loop] = []
         self._port = HostReadPort(memory)
@@ -242,19 +245,21 @@ class Walk:
         depth = config.queue_depth
         self._ends = {unit: deque([0.0] * depth, depth) for unit in Unit}
         self._tagged = deque([0.0] * TAGS_WAITING, TAGS_WAITING)
-        """Cycles in which the last tags entered the trace."""
+        """Cycles in which the last Debug_Tags entered the trace."""
         self._tags_in_a_row = False
-        """True if the last two tags entered the trace in consecutive cycles."""
+        """True if the last two Debug_Tags entered the trace in consecutive cycles."""
         self._record = Record()
         self._notes: list[float] = []
         """Times noted for the comparison of iterations of the open loops."""
         self._states: dict[_State, int] = {}
-        """Number of each state that the walk was in."""
+        """Numbers of all states of the walk so far, in the order of their first appearance."""
         self._known: dict[_Place, _Segment] = {}
         """Segments that the walk has been through, by the place at which each begins."""
         self._open: tuple[_Place, float, int, Mark] | None = None
-        """State at the start of the present segment: place in the program, cycle, number of
-        `_notes`, and mark in the record. None if there is no segment at present."""
+        """Start of the present segment: its place, cycle, length of `_notes`, and mark.
+
+        None if there is no segment at present.
+        """
 
     def run(self) -> Estimate:
         """Walk through the program and return the estimate."""
@@ -270,8 +275,8 @@ class Walk:
     def _take_known(self) -> None:
         """Go through the next segments without a walk, as long as their events are known.
 
-        The events in a segment follow from the state at its start. If a state differs from an
-        earlier one only in its cycle, the same events follow, moved to that cycle.
+        The events in a segment follow from the state at its start. If the walk was in the same
+        state before, at another cycle, the same events follow, moved to the present cycle.
         """
         state = self._state()
         place = self._pc, self._states.setdefault(state, len(self._states))
@@ -314,7 +319,7 @@ class Walk:
         )
 
     def _uses_scale(self, pc: int) -> bool:
-        """Return whether an instruction from `pc` on uses the present scale."""
+        """Return whether an instruction from `pc` on may use the present scale."""
         passed: list[int] = []
         while pc not in self._scale_used:
             passed.append(pc)
@@ -327,7 +332,7 @@ class Walk:
         return self._scale_used[pc]
 
     def _resume(self, state: _State) -> None:
-        """Set `state`, with its times relative to the present cycle."""
+        """Restore `state`, so that its relative times count from the present cycle."""
         now = self._issued
         self._window, self._tags_in_a_row = state.window, state.tags_in_a_row
         for known, times in zip(self._ends.values(), state.ends, strict=True):
@@ -352,7 +357,7 @@ class Walk:
         return entry.opcode, operands, max(ready - ISSUE_INTERVAL, self._issued)
 
     def _issue(self, opcode: Opcode, operands: dict[str, int], seen: float) -> bool:
-        """Issue an instruction; return whether the program goes on."""
+        """Issue an instruction; return False after a Halt, else True."""
         pc = self._pc
         compared = self._compared(opcode, seen)
         self._issued = max(seen + ISSUE_INTERVAL, compared, self._room(opcode))
@@ -405,7 +410,7 @@ class Walk:
         return entry, operands
 
     def _decoded_at(self, pc: int) -> tuple[Instruction, dict[str, int]]:
-        """Return an instruction as it stands in the program, without index registers.
+        """Return instruction `pc` and its operands before the addition of index registers.
 
         Raises ValueError if the program has no such instruction.
         """
@@ -441,8 +446,8 @@ class Walk:
         """Yield the reads of each MatrixMultiply or Convolve from `pc` on.
 
         The present instruction belongs to the activation unit and writes the lines `results`. The
-        reads end before the first line that waits for a later instruction of the activation unit.
-        The issue of the present instruction decides the cycles of all these reads.
+        reads end before the first line that waits for a later instruction of the activation unit,
+        as that instruction has no times yet.
         """
         window, registers = self._window, list(self._registers)
         writers = self._activation.writers.following(self._issued, results)
@@ -498,9 +503,9 @@ class Walk:
         return max(self._tagged[-1], *(max(ends) + SEEN for ends in self._ends.values()))
 
     def _room(self, opcode: Opcode) -> float:
-        """Return the cycle in which the queues have room for an instruction.
+        """Return the first cycle in which the queues have room for an instruction.
 
-        For an instruction that waits for all units, return the cycle in which all queues are empty.
+        An instruction that waits for all units has room when all earlier instructions are complete.
         """
         if opcode in WAITS:
             # If the last two tags entered the trace in consecutive cycles, the sequencer sees a
@@ -515,8 +520,8 @@ class Walk:
         """Return the cycle in which the sequencer can issue an instruction after its comparisons.
 
         The sequencer compares the instruction with all instructions under way that it may have to
-        wait for. The comparison takes a cycle for each entry of the longest list, from the cycle
-        after `seen` on.
+        wait for. The comparison begins in the cycle after `seen`, and takes a cycle for each entry
+        of the longest list.
         """
         time = 0.0
         for units in COMPARED.get(opcode, ()):
@@ -559,7 +564,7 @@ class Walk:
             self._work.append(UnitWork(self._number, unit, begin, end))
 
     def _hold_up_reads(self) -> None:
-        """Delay writes of lines from host memory that meet writes of the activation unit."""
+        """Delay lines from host memory that would meet results of the activation unit in a bank."""
         ends = self._reader.yield_to(*self._activation.written)
         if ends is not None:
             known = self._ends[Unit.HOST_READ]
@@ -621,8 +626,10 @@ class Walk:
         return span
 
     def _window_of(self, operands: dict[str, int]) -> WindowGrid:
-        """Return the window of a Set_Config_Window. Equal windows share one object, and so its
-        lines."""
+        """Return the window of a Set_Config_Window.
+
+        Equal windows share one object, so that the lines of a window are calculated once.
+        """
         return self._windows.setdefault(tuple(operands.values()), WindowGrid(operands))
 
     def _set_window(self) -> WindowGrid:
@@ -642,7 +649,7 @@ class Walk:
     def _close(self, pc: int) -> int:
         """End an iteration; return the number of the instruction with which the program goes on.
 
-        `pc` is the instruction after the End_Loop.
+        `pc` is the number of the instruction after the End_Loop.
         """
         loop = self._loops[-1]
         loop.left -= 1
@@ -665,8 +672,10 @@ class Walk:
         return loop.start
 
     def _compare(self, loop: _Loop) -> None:
-        """Compare an iteration with the iteration before, and skip most others if the loop is
-        steady.
+        """Compare the iteration that has just ended with the iteration before it.
+
+        If the loop is steady, or has been unsteady for UNSTEADY iterations, most of the remaining
+        iterations are skipped.
         """
         period = self._issued - loop.begun
         course = np.array([*self._notes[loop.noted :], self._issued]) - loop.begun
@@ -684,9 +693,9 @@ class Walk:
     def _skip(self, loop: _Loop, count: int, period: float) -> None:
         """Go on as if `count` iterations like the last one had followed.
 
-        The last of these is still walked through, so that its results are at its own addresses. The
-        walk has not written the lines of the skipped iterations, so the times of this iteration are
-        wrong and do not count.
+        The last of the `count` iterations is still walked through, so that its results are at its
+        own addresses. Its times do not count, as the skipped iterations have left no times for
+        their lines.
         """
         self._record.repeat(loop.mark, count, count * period)
         loop.resumed = self._issued + count * period, self._record
@@ -699,7 +708,7 @@ class Walk:
         self._shift((count - 1) * period)
 
     def _shift(self, cycles: float) -> None:
-        """Move the state to a later cycle, with the times of all events so far."""
+        """Add `cycles` to the present cycle, and to the times of all events so far."""
         state = self._state()
         self._issued += cycles
         self._resume(state)

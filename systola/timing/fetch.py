@@ -19,35 +19,37 @@ from systola.timing.recent import FORGOTTEN
 FIRST_REQUEST = 1
 """Cycle of the first request; START is accepted in cycle 0."""
 HANDED_OUT = 4
-"""Cycles from the beat with an instruction to the cycle in which the fetch hands it out."""
+"""Cycles from the beat of an instruction to the cycle in which the fetch hands it out."""
 MOVED = 3
-"""Cycles that an instruction takes to the last stage of the scalar unit."""
+"""Cycles of an instruction from the fetch to the last stage of the scalar unit."""
 DECODED = ISSUE_INTERVAL
 """Cycles from an instruction's last step in the decoder to its issue by the sequencer."""
 INTERVAL = 2
-"""Cycles from an instruction to the next one in the fetch."""
+"""Least number of cycles between two instructions that the fetch hands out."""
 ENDS = 2
 """Cycles for which an End_Loop waits after the first stage of the scalar unit has become empty."""
 AFTER_END = 3
-"""Cycles from an End_Loop to the instruction that follows."""
+"""Least number of cycles from an End_Loop to the next instruction that the fetch hands out."""
 NOT_KEPT = 3
-"""Cycles until the fetch requests the instruction after a jump that its ring of kept instructions
-does not hold.
+"""Cycles that a jump takes to its first request, if the fetch's ring does not hold the target.
 
-They count from the cycle in which the fetch could have handed out a kept instruction.
+The cycles count from the first cycle in which an instruction of the ring could be handed out.
 """
 REQUEST_INTERVAL = FETCH_INTERVAL + 1
-"""Cycles from one request to the next. The fetch looks for room after a request is accepted."""
+"""Least number of cycles from one request to the next.
+
+The fetch looks for room in its ring only after a request is accepted.
+"""
 ASKED = 3
-"""Cycles from the take of an instruction, which makes room, to the next request on the port."""
+"""Cycles from the take of an instruction, which makes room in the ring, to the next request."""
 
 FetchState = tuple[
     tuple[int, int], tuple[tuple[int, float], ...], tuple[tuple[int, float], ...], tuple[float, ...]
 ]
 """Type of the state of a Fetch.
 
-It has the numbers of units requested and of units kept, the open requests, the units that have
-arrived, and four single times. A unit is a beat, or an instruction if it is longer than a beat.
+In this order: `_requested` and `_kept`, `_requests`, `_arrived`, and at last `_asked`, `_free`,
+`_first_free` and `_last_free`. A unit is a beat, or an instruction if it is longer than a beat.
 """
 
 
@@ -68,20 +70,23 @@ class Fetch:
         self._kept = 0
         self._asked = float(FIRST_REQUEST - REQUEST_INTERVAL)
         self._arrived: dict[int, float] = {}
-        """Cycle in which each unit has arrived."""
+        """First cycle in which the fetch can hand out each unit that has arrived."""
         self._free = 0.0
-        """Cycle in which the next instruction can be taken from the fetch."""
+        """First cycle in which the next instruction can leave the fetch."""
         self._steps = step_counts(config)
         self._first_free = 0.0
-        """Cycle in which the first stage of the scalar unit takes the next instruction."""
+        """First cycle in which the first stage of the scalar unit can take the next instruction."""
         self._last_free = 0.0
-        """Cycle in which the last stage of the scalar unit takes the next instruction."""
+        """First cycle in which the last stage of the scalar unit can take the next instruction."""
         self._issued = 0.0
         port.before_data = self._receive_until
         self._ask(0, FIRST_REQUEST)
 
     def _ask(self, unit: int, time: float) -> None:
-        """Request units as long as the ring has room. `unit` is the next unit to be handed out."""
+        """Request units from cycle `time` on, as long as the ring has room.
+
+        `unit` is the next unit to be handed out.
+        """
         while self._requested - unit <= self._ahead - self._chunk:
             self._asked = max(self._asked + REQUEST_INTERVAL, time)
             self._requests.append((self._requested, self._asked))
@@ -125,11 +130,11 @@ class Fetch:
         return self._last_free + DECODED
 
     def issue(self, time: float) -> None:
-        """Note that the instruction is issued."""
+        """Note that the instruction last taken from the fetch is issued in cycle `time`."""
         self._issued = time
 
     def jump(self, target: int) -> None:
-        """Continue with instruction `target`, which is not after the instruction just taken."""
+        """Continue with instruction `target`, which is at or before the instruction last taken."""
         while self._requests:
             self._receive()
         unit = target // self._per_unit
@@ -141,8 +146,8 @@ class Fetch:
             self._ask(unit, self._free + NOT_KEPT)
 
     def end(self, pc: int) -> float:
-        """Return the cycle in which all fetches have arrived, for a Halt at instruction `pc`."""
-        # Instructions that have arrived advance until the Halt is issued.
+        """Return the cycle in which the last unit requested before a Halt at `pc` has arrived."""
+        # Until the Halt is issued, instructions after it still advance and make room for requests.
         halted = self._issued
         while True:
             pc += 1
@@ -157,7 +162,7 @@ class Fetch:
         return max(self._arrived.values()) - HANDED_OUT
 
     def earliest(self) -> float:
-        """Return the earliest cycle in which the port can get a request that it has not seen."""
+        """Return the earliest cycle of a fetch request that may still come to the port."""
         return min(max(self._free, self._first_free), *(time for _, time in self._requests), np.inf)
 
     def state(self, now: float) -> FetchState:
@@ -169,7 +174,7 @@ class Fetch:
         return (
             (self._requested, self._kept),
             tuple((unit, time - now) for unit, time in self._requests),
-            # No unit is taken before cycle `free`, so all earlier arrivals are alike.
+            # No unit is taken before cycle `free`, so earlier arrivals make no difference.
             tuple((unit, max(time, free) - now) for unit, time in self._arrived.items()),
             (
                 max(self._asked, free - FORGOTTEN) - now,
@@ -180,7 +185,7 @@ class Fetch:
         )
 
     def resume(self, state: FetchState, now: float) -> None:
-        """Set the state that `state` returned, with its times relative to cycle `now`."""
+        """Restore `state`, so that its relative times count from cycle `now`."""
         (self._requested, self._kept), requests, arrived, times = state
         self._requests = deque((unit, now + time) for unit, time in requests)
         self._arrived = {unit: now + time for unit, time in arrived}

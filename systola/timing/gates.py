@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of the distance between vectors with functions of the gates."""
+"""A model of the distance between vectors with gates: functions that run in the gate lanes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from systola.hdl.activation.spacings import alone_after, gate_pause
 from systola.timing.recent import recent
 
 GatesState = tuple[float, bool, bool]
-"""Type of the state of Gates: the cycle in which the lanes are free, and two flags.
-
-The flags are whether the last vector sums lines, and whether it must be alone.
-"""
+"""Type of the state of Gates: `_until` as a relative time, `_lines` and `_was_alone`."""
 
 
 def gate_distance(reads: int, turns: int) -> int:
@@ -34,30 +31,32 @@ def inverts(operands: Mapping[str, int]) -> bool:
 
 
 class Gates:
-    """A model of the gates in the lanes: it has the last vector there, and when steps may follow
-    it.
+    """A model of the gate lanes that has the last vector with gates, and delays the steps after it.
 
-    The hardware has a GateQueue for the same purpose.
+    The hardware's GateQueue does the same.
     """
 
     def __init__(self, turns: int) -> None:
         self._turns = turns
         self._until = 0.0
-        """First cycle in which the gates no longer delay a step."""
+        """First cycle in which the last vector with gates no longer delays a step."""
         self._lines = False
         self._was_alone = False
 
     def first_step(self, time: float, *, gate: bool, lines: bool, alone: bool) -> float:
-        """Return the first cycle, from `time` on, in which an instruction may make a step.
+        """Return the first cycle, from `time` on, in which an instruction may make its first step.
 
-        With `gate` the step is for a vector with gates.
+        Its vectors have a function of the gates (`gate`), sum buffer lines (`lines`), or must be
+        alone in the lanes (`alone`).
         """
         alike = gate and lines == self._lines and not (alone or self._was_alone)
         return time if alike else max(time, self._until)
 
     def legal(self, time: float) -> float:
-        """Return the first cycle, from `time` on, in which a vector like the last one may be
-        issued."""
+        """Return the first cycle, from `time` on, in which the next vector may be issued.
+
+        The vector has the same `lines` and `alone` as the last vector that was issued.
+        """
         if time >= self._until:
             return time
         turns = self._turns
@@ -66,7 +65,10 @@ class Gates:
         return min(first + pitch * max(0, ceil((time - first) / pitch)), max(time, self._until))
 
     def issue(self, time: float, *, lines: bool, alone: bool) -> None:
-        """Note that a vector with gates is issued in cycle `time`."""
+        """Note that a vector with gates is issued in cycle `time`.
+
+        The vector sums buffer lines (`lines`), or must be alone in the lanes (`alone`).
+        """
         self._lines, self._was_alone = lines, alone
         self._until = time + self._turns * self._alone()
 
@@ -78,6 +80,6 @@ class Gates:
         return recent(self._until, now), self._lines, self._was_alone
 
     def resume(self, state: GatesState, now: float) -> None:
-        """Set the state that `state` returned, with its times relative to cycle `now`."""
+        """Restore `state`, so that its relative times count from cycle `now`."""
         until, self._lines, self._was_alone = state
         self._until = now + until

@@ -14,7 +14,7 @@ from systola.timing.recent import recent
 CUT = 2
 """Cycles from the start of a transfer to the request for its first burst."""
 REQUEST = 1
-"""Cycles from a request until it shows on the bus."""
+"""Cycles from a request for data until it shows on the bus."""
 FETCH_REQUEST = 2
 """Cycles from a fetch's request until it shows on the bus; a register copies it first.
 """
@@ -27,39 +27,38 @@ PortState = tuple[
 ]
 """Type of the state of a HostReadPort.
 
-It has the first cycle for beats of data and the first cycle for beats of instructions. One tuple
-has four cycles of each transfer. Another one has the cycles from beat to beat, and the number of
-beats of a burst, of each transfer.
+In this order: `_free` and `_fetched`; `begun`, `asked`, `first` and `end` of each transfer; `beat`
+and `burst` of each transfer.
 """
 
 
 @dataclass
 class Transfer:
-    """A group of beats that are asked for from cycle `begun` to cycle `asked`."""
+    """A transfer of beats with bursts that are requested in cycles `begun` to `asked`."""
 
     begun: float
     asked: float
     first: float
-    """Cycle of the first beat of the group."""
+    """Cycle of the first beat of the transfer."""
     beat: float
-    """Cycles from beat to beat."""
+    """Mean cycles from one beat to the next."""
     burst: float
-    """Number of beats of a burst."""
+    """Mean number of beats of a burst."""
     end: float
-    """Cycle of the last beat of the group."""
+    """Cycle of the last beat of the transfer."""
 
 
 class HostReadPort:
     """A model of the port: beats come in the order of the requests.
 
-    Requests of data come in the order of the program. A fetch is put in at its time, and later data
-    comes after it.
+    Requests for data are made in the order of the program. A fetch is put in at the cycle of its
+    request, and data requested later comes after it.
     """
 
     def __init__(self, memory: MemorySpeed) -> None:
         self._memory = memory
-        self._free = 0.0  # no beat of data before
-        self._fetched = 0.0  # no beat of instructions before
+        self._free = 0.0  # no beat of data comes before
+        self._fetched = 0.0  # no beat of instructions comes before
         self._transfers: deque[Transfer] = deque(maxlen=32)
         self.before_data: Callable[[float], None] = _nothing
         """Function that is called before each request for data, with the cycle of the request.
@@ -68,7 +67,7 @@ class HostReadPort:
         """
 
     def data(self, begin: float, beats: int, bursts: int, pace: float) -> Transfer:
-        """Return the transfer of an instruction that may ask from cycle `begin` on.
+        """Return the transfer of `beats` beats that an instruction may request from `begin` on.
 
         The instruction takes a beat every `pace` cycles at best.
         """
@@ -76,7 +75,7 @@ class HostReadPort:
         self.before_data(begin)
         answer = REQUEST + self._memory.answer
         burst = beats / bursts
-        # A burst can be asked for only when the burst READS_IN_FLIGHT before it has arrived.
+        # A burst is requested only after the burst READS_IN_FLIGHT bursts earlier has arrived.
         beat = max(self._memory.beat, pace, (answer + burst) / (READS_IN_FLIGHT * burst))
         first = max(begin + answer, self._free)
         end = first + (beats - 1) * beat
@@ -88,14 +87,14 @@ class HostReadPort:
         return transfer
 
     def hold_up(self, cycles: float) -> None:
-        """Move the end of the last transfer by `cycles` cycles."""
+        """Delay the end of the last transfer by `cycles` cycles."""
         self._transfers[-1].end += cycles
         self._free += cycles
 
     def fetch(self, ready: float, urgent: float, beats: int) -> tuple[float, float]:
-        """Return the first and the last beat of a fetch that is wanted from cycle `ready` on.
+        """Return the cycles of the first and last beat of a fetch requested from cycle `ready` on.
 
-        From cycle `urgent` on it goes before everything else.
+        From cycle `urgent` on the fetch goes before all data.
         """
         granted = ready
         before = self._fetched
@@ -107,7 +106,7 @@ class HostReadPort:
             if granted > transfer.asked:
                 before = max(before, transfer.end + self._memory.beat)
             else:
-                # Of this transfer, the fetch waits only for bursts that were requested before.
+                # Only bursts of this transfer that were requested earlier delay the fetch.
                 number = min(
                     granted - transfer.begun,
                     READS_IN_FLIGHT
@@ -140,7 +139,7 @@ class HostReadPort:
         )
 
     def resume(self, state: PortState, now: float) -> None:
-        """Set the state that `state` returned, with its times relative to cycle `now`."""
+        """Restore `state`, so that its relative times count from cycle `now`."""
         free, fetched, times, paces = state
         self._free, self._fetched = now + free, now + fetched
         self._transfers.clear()
@@ -151,4 +150,4 @@ class HostReadPort:
 
 
 def _nothing(time: float) -> None:
-    """Do nothing, as long as there are no fetches."""
+    """Do nothing. A port without a Fetch has no fetches to add."""

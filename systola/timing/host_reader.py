@@ -20,15 +20,15 @@ from systola.timing.regions import Regions, Space, Times, last_overlap
 from systola.timing.span import Span
 
 WRITTEN = 2
-"""Cycles from a line's last beat to its write."""
+"""Cycles from the last beat of a line to the write of the line."""
 DONE = 2
 """Cycles from the last write to the end of the instruction."""
 
 ReaderState = tuple[float, tuple[tuple[Space, int, int, bytes, float], ...]]
 """Type of the state of a HostReader: the cycle in which it is free, and its last instructions.
 
-Each instruction has the memory it fills, the first and end address there, the times of its writes,
-and the `distance` of _Fetched.
+Each instruction has its memory, the first and the end address that it fills there, the times of its
+writes, and the `distance` of _Fetched.
 """
 
 
@@ -47,9 +47,7 @@ class _Fetched:
 
 
 class HostReader:
-    """A model of the unit that requests the beats of one instruction after another, and writes
-    them.
-    """
+    """A model of the unit that reads from host memory for one instruction after another."""
 
     def __init__(self, config: Config, regions: Regions, port: HostReadPort) -> None:
         self._config = config
@@ -107,10 +105,11 @@ class HostReader:
         return Span(transfer.first, transfer.end, end, copy.beats * transfer.beat, copy.beats)
 
     def yield_to(self, writes: Times, line: int) -> list[float] | None:
-        """Give way to the activation unit, which writes lines from `line` on at `writes`.
+        """Delay writes that meet writes of the activation unit in a bank of the buffer.
 
-        Each bank takes one write in a cycle, and a line that waits holds up all lines after it.
-        Returns the new ends of the last instructions, or None if nothing changes.
+        The activation unit goes first, and writes lines from `line` on in the cycles `writes`. A
+        line that waits holds up all lines after it. Returns the new ends of the last instructions,
+        or None if nothing changes.
         """
         if not self._recent or self._recent[-1].times[-1] < writes[0]:
             return None
@@ -132,8 +131,7 @@ class HostReader:
     def state(self, now: float) -> ReaderState:
         """Return the state with times relative to cycle `now`.
 
-        Of the instructions that have written all their data, only the last one can hold up later
-        ones.
+        Older instructions are left out if a later one has already written all its data.
         """
         written = sum(fetched.times[-1] < now for fetched in self._recent)
         return recent(self._free, now), tuple(
@@ -148,7 +146,7 @@ class HostReader:
         )
 
     def resume(self, state: ReaderState, now: float) -> None:
-        """Set the state that `state` returned, with its times relative to cycle `now`."""
+        """Restore `state`, so that its relative times count from cycle `now`."""
         free, fetched = state
         self._free = now + free
         self._recent.clear()

@@ -19,11 +19,11 @@ from systola.timing.span import Span
 BEGUN = 4
 """Cycles from the command to the read of its first line, if no older instruction holds the line."""
 FOLLOWS = 3
-"""Cycles from the announcement of a line, by the unit that writes it, to the line's read."""
+"""Cycles from the announcement of a line by its writer to the line's read."""
 SENT = BUFFER_LATENCY + 2
-"""Cycles from the read of a line to its first beat."""
+"""Cycles from the read of a line to the line's first beat on the bus."""
 ANSWERED = 1
-"""Cycles from the last answer to the end of the instruction."""
+"""Cycles from the answer to the last burst to the end of the instruction."""
 
 
 class HostWriter:
@@ -39,20 +39,20 @@ class HostWriter:
         self._free = 0.0
 
     def write(self, operands: Mapping[str, int], issued: float, alternate: bool) -> Span:
-        """Return the span of a Write_Host_Memory or its alternate."""
+        """Return the span of a Write_Host_Memory or Write_Host_Memory_Alternate."""
         config, space, answer = self._config, self._regions.buffer, self._memory.answer
         copy = copy_of(config, operands, config.output_pitch, alternate)
         place = slice(operands["buffer"], operands["buffer"] + copy.lines)
         reading = last_overlap(self._regions.host_reads, copy.first, copy.end)
         start = max(issued, self._free) + 1 + BEGUN
-        # A burst is announced only after the answer to the burst WRITES_IN_FLIGHT bursts before it.
+        # A burst is sent only after the answer to the burst WRITES_IN_FLIGHT bursts earlier.
         burst = copy.beats / copy.bursts
         beat = max(self._memory.beat, (answer + burst) / (WRITES_IN_FLIGHT * burst))
         line = copy.beats // copy.lines * beat
         offsets = line * np.arange(copy.lines, dtype=np.float64)
         needed = space.written[place] + FOLLOWS
         sent = paced(start + SENT, offsets, np.maximum(needed, reading + 1) + SENT)
-        # Lines are read ahead of their beats.
+        # A line is read at the earliest when the line LINES_AHEAD lines before it is sent.
         ahead = np.full(copy.lines, float(start))
         ahead[LINES_AHEAD:] = sent[:-LINES_AHEAD]
         read = np.minimum(np.maximum(ahead, needed), sent - SENT)
@@ -72,5 +72,5 @@ class HostWriter:
         return recent(self._free, now)
 
     def resume(self, state: float, now: float) -> None:
-        """Set the state that `state` returned, with its times relative to cycle `now`."""
+        """Restore `state`, so that its relative times count from cycle `now`."""
         self._free = now + state

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order in which elements and sums of a scaled addition share the requantisers of the
-activation unit.
-"""
+"""The order in which operands and sums of a scaled addition share the requantisers."""
 
 from __future__ import annotations
 
@@ -12,10 +10,10 @@ from systola.hdl.activation.spacings import SLOT_DISTANCE
 
 
 def in_turn(vectors: int, halved: tuple[bool, bool], turns: int) -> NDArray[np.float64]:
-    """Return the number of the step in which each vector of two elements is issued.
+    """Return the step, counted from 0, in which each sum of two operands is issued.
 
-    Elements and older sums share the requantisers, for `turns` cycles each, so an element waits for
-    a free step. An element that is `halved` needs no requantiser.
+    Operands and older sums share the requantisers, for `turns` cycles each. So an operand waits for
+    a free step, unless it is `halved` and needs no requantiser.
     """
     meets = range((SLOT_DISTANCE - turns) // turns + 1, -(-(SLOT_DISTANCE + turns) // turns))
     now, sums = -1, set[int]()

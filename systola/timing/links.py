@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of the links: lines and rows on their way between the cores of a pod, one by one."""
+"""A model of the links: lines and rows on their way between the cores of a pod, one by one.
+
+In this file a row is also a line of the buffer. A link unit has four parts: a sender and a receiver
+for each of the two neighbours.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from systola.hdl.memories.accumulators import READ_LATENCY
 from systola.hdl.ports import BUFFER_LATENCY
 
 OFFERED = 6
-"""Cycles from the issue of an instruction to its first row's use of a memory or a beat.
+"""Cycles from the issue of an instruction to the read or the first beat of its first row.
 
 The instruction passes its queue, the walk and the interlock without a wait.
 """
@@ -22,14 +26,14 @@ FOLLOWS = 3
 for this row.
 """
 BETWEEN = 2
-"""Cycles from one instruction of a part to the next."""
+"""Least number of cycles between the first rows of successive instructions of a part."""
 SENT = 2
-"""Cycles from the read of a beat in a memory to its arrival at the other end, without wires.
+"""Cycles from a beat's output by the memory to its arrival at the neighbour, without the wire.
 
 The sender's register and the FIFO take these cycles.
 """
 RETURNED = 2
-"""Cycles from the take of a beat to the sender's use of its credit, without wires."""
+"""Cycles from the take of a beat until the sender can use its credit, without the wire."""
 WRITTEN = 1
 """Cycles from the last beat of a row to its write."""
 TOLD = 1
@@ -51,9 +55,9 @@ class Wire:
         """Cycle in which the first beat of each row not yet taken is offered to the neighbour."""
 
     def room(self, beats: int) -> float | None:
-        """Return the cycle in which there is room for `beats` more beats.
+        """Return the first cycle in which the neighbour has room for `beats` more beats.
 
-        Returns None if the cycle is not yet known.
+        Returns None if this cycle is not yet known, and 0 if no credit has to come back first.
         """
         missing = self._spent + beats - self._beats
         if missing <= 0:
@@ -66,16 +70,14 @@ class Wire:
         self.rows.append(first + SENT + self._stages)
 
     def take(self, last: float, beats: int) -> None:
-        """Take the oldest row, of `beats` beats, with the last beat in cycle `last`."""
+        """Take the `beats` beats of the oldest row, the last of them in cycle `last`."""
         self.rows.popleft()
         first = last - beats + 1 + RETURNED + self._stages
         self._credits += [first + beat for beat in range(beats)]
 
 
 class Port:
-    """A port of a memory, shared by two parts of the machine; it reads or writes one row in a
-    cycle.
-    """
+    """A memory port that two parts of the link unit share. It reads or writes a row in a cycle."""
 
     def __init__(self) -> None:
         self._taken: set[float] = set()
@@ -106,18 +108,20 @@ class Transfer:
 
     @property
     def known(self) -> bool:
-        """True if the cycles of all rows are known."""
+        """True if the cycles in which the rows are done are known for all rows."""
         return len(self.done) == len(self.use.region)
 
     def done_with(self, use: Access) -> float | None:
-        """Return the cycle in which all rows that are also in `use` are done, or None if it is
-        unknown."""
+        """Return the cycle in which all rows that are also in `use` are done.
+
+        Returns None if this cycle is not yet known.
+        """
         rows = min(self.use.region.stop, use.region.stop) - self.use.region.start
         return self.done[rows - 1] if rows <= len(self.done) else None
 
 
 class Part:
-    """One part of a core's link unit: one instruction after another, row by row."""
+    """A part of a core's link unit that moves the rows of one instruction after another."""
 
     def __init__(self, config: Config, wire: Wire, ports: dict[bool, Port]) -> None:
         """Begin without instructions.
@@ -130,9 +134,9 @@ class Part:
         self.free = 0.0
         """First cycle in which this part of the link unit can start another row."""
         self.last = 0.0
-        """Cycle in which the last beat has left."""
+        """First cycle after the last beat that this part has sent; 0 if it has sent none."""
         self.transfers: list[Transfer] = []
-        """All transfers that were issued."""
+        """All transfers of this part that were issued so far."""
         self._first = 0
 
     @property
@@ -143,16 +147,15 @@ class Part:
         return self.transfers[self._first] if self._first < len(self.transfers) else None
 
     def add(self, transfer: Transfer) -> None:
-        """Add a transfer that has been issued to the part."""
+        """Add `transfer`, which has been issued, to the transfers of this part."""
         if self.transfers:
             transfer.begin = max(transfer.begin, self.transfers[-1].begin + BETWEEN)
         self.transfers.append(transfer)
 
     def next_row(self) -> float | None:
-        """Return the cycle in which a sender reads its next row, or a receiver takes the first
-        beat.
+        """Return the cycle in which a sender reads its next row, or a receiver takes its next beat.
 
-        Returns None if the cycle is not yet known.
+        Returns None if this cycle is not yet known, or if there is no next row.
         """
         transfer = self.head
         if transfer is None:
@@ -174,7 +177,7 @@ class Part:
         return self._ports[transfer.use.accumulators].free(max(time, room))
 
     def move(self, time: float) -> None:
-        """Move the next row in cycle `time`."""
+        """Move the next row: read it in cycle `time`, or take its first beat in cycle `time`."""
         transfer = self.head
         assert transfer is not None
         sums = transfer.use.accumulators

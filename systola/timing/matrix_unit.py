@@ -29,12 +29,12 @@ from systola.timing.weight_fetch import WeightFetch
 from systola.timing.window import WindowGrid
 
 RECENT = 64
-"""Number of passes that are kept, for units that read at the same time."""
+"""Number of last passes that the model keeps, for bank conflicts with the activation unit."""
 
 MatrixState = tuple[float, tuple[tuple[bytes, bytes], ...]]
-"""Type of a state: the cycle in which the unit is free, and the passes that have not ended.
+"""Type of the state of a MatrixUnit: `free`, and the passes that have not ended.
 
-A pass has the times and the lines of its vectors.
+A pass has the cycles and the buffer lines of its vectors.
 """
 
 
@@ -51,14 +51,14 @@ class Passes:
     """Buffer line of each vector of each pass, negative for a vector outside the map."""
     n_tiles: int
     halves: int
-    """Number of vectors for each row of accumulators: two for vectors of int16."""
+    """Number of vectors for each row of accumulators: two for vectors of int16, else one."""
     sequential: bool
-    """True if the last passes release their lines one by one for writers.
+    """True if the last tile along N releases each line for writers as soon as it has been read.
 
-    Otherwise all lines are released together at the end.
+    Otherwise the instruction releases all lines together at its end.
     """
     buffer: int
-    """Number of lines of the source, from line `buffer` on."""
+    """First line of the source, which has `count` lines."""
     count: int
     accumulator: int
 
@@ -66,7 +66,8 @@ class Passes:
 class MatrixUnit:
     """A model of the matrix unit.
 
-    It takes one vector in a cycle, unless its line, its accumulator row or its tile is missing.
+    The unit takes a vector in each cycle, unless the vector's line, accumulator row or tile is
+    missing.
     """
 
     def __init__(
@@ -74,17 +75,17 @@ class MatrixUnit:
     ) -> None:
         """Begin without instructions.
 
-        `writers` are the instructions that write lines for the unit, except reads from host memory.
+        `writers` are instructions of the activation unit, which write lines that this unit reads.
         """
         self._rows = config.rows
         self._writers = writers
         self._regions = regions
         self._weights = weights
-        # `latency` counts to the sums, but a row is written later, UPDATE_LATENCY cycles after its
-        # update. It is announced SUMS_ANNOUNCED cycles before this write.
+        # The hardware's latency ends with the sums. A row is written UPDATE_LATENCY cycles after
+        # its update, and announced SUMS_ANNOUNCED cycles before it is written.
         self._latency = Hardware.latency(config) - SUMS_LATENCY + UPDATE_LATENCY - SUMS_ANNOUNCED
         self.free = 0.0
-        """First cycle in which the unit has time for another instruction."""
+        """First cycle after the last vector of all instructions so far."""
         self._convolutions: dict[tuple[WindowGrid, tuple[int, ...]], Passes] = {}
         self._recent: deque[tuple[Times, NDArray[np.int64]]] = deque(maxlen=RECENT)
         """Cycle and line of each vector in the last passes."""
@@ -92,7 +93,7 @@ class MatrixUnit:
     def passes(
         self, opcode: Opcode, operands: Mapping[str, int], window: WindowGrid | None
     ) -> Passes:
-        """Return the passes of a MatrixMultiply, or of a Convolve with the present window."""
+        """Return the passes of a MatrixMultiply, or of a Convolve with the window `window`."""
         if opcode == Opcode.MATRIX_MULTIPLY:
             return self._product(operands)
         if window is None:
@@ -131,7 +132,8 @@ class MatrixUnit:
                 places = window.packed_lines(ky, channels, self._rows)
                 lines.append(np.where(places < 0, -1, buffer + places))
             if shape["left"] >= 0:
-                # If a row begins inside the map, its first window needs the line before, too.
+                # If a row of windows begins inside the map, its first vector is cut from two lines.
+                # The read of the first of these lines takes a cycle more.
                 offsets += 1 + np.arange(window.pixels) // shape["out_width"]
         else:
             for ky in range(shape["kernel_height"]):
@@ -152,8 +154,10 @@ class MatrixUnit:
         )
 
     def lines_in_order(self, passes: Passes) -> NDArray[np.int64]:
-        """Return the line that each cycle reads if nothing has to wait; negative for a cycle
-        without a read."""
+        """Return the line that the unit reads in each cycle if nothing has to wait.
+
+        The line is negative for a cycle without a read.
+        """
         # A pass takes at least as many cycles as its tile has rows.
         size = max(self._rows, len(passes.offsets))
         lines = np.full((passes.n_tiles, len(passes.lines), size), -1)
@@ -163,17 +167,18 @@ class MatrixUnit:
     def coming_reads(
         self, lines: NDArray[np.int64], issued: float, run: Sequence[Entry], *, behind_first: bool
     ) -> ComingReads:
-        """Return the reads of an instruction that is issued in cycle `issued`.
+        """Return the reads of `lines` by an instruction that is issued in cycle `issued`.
 
-        `run` has the entries under way that the instruction waits for. For `behind_first` see
-        ComingReads.
+        `run` has the writers under way that the instruction waits for. The meaning of
+        `behind_first` is in ComingReads.
         """
         ready = self._there(lines, run)
         return ComingReads(lines, np.maximum(ready, issued) + 1, behind_first)
 
     def _there(self, lines: NDArray[np.int64], run: Sequence[Entry]) -> Times:
-        """Return the first cycle in which each line can be read; only instructions that write the
-        line count.
+        """Return the cycle in which each line's last write was announced; 0 for negative lines.
+
+        If `run` is not empty, a line also waits until the run has passed it.
         """
         there = self._regions.buffer.written[lines]
         if run:
@@ -181,7 +186,7 @@ class MatrixUnit:
         return np.where(lines < 0, 0.0, there)
 
     def reads_from(self, time: float) -> dict[float, int]:
-        """Return the lines that the unit read from cycle `time` on; the keys are the cycles."""
+        """Return the lines that the unit read from cycle `time` on, with the cycles as keys."""
         reads: dict[float, int] = {}
         for times, lines in self._recent:
             if times[-1] >= time:
@@ -242,7 +247,7 @@ class MatrixUnit:
     def run_from_buffer(self, passes: Passes, operands: Mapping[str, int], issued: float) -> Span:
         """Return the span of an instruction with weights from the buffer.
 
-        The lines of the weights are in use until the last sum is there.
+        The lines of the weights are in use until the last sum is written.
         """
         tiles = operands["n_tiles"] * operands["k_tiles"] << operands["wide_weights"]
         lines = slice(operands["weights"], operands["weights"] + tiles * self._rows)
@@ -257,7 +262,8 @@ class MatrixUnit:
         """Return the state with times relative to cycle `now`."""
         free = self.free - now
         if free < -FORGOTTEN:
-            # Interlocks look in every other cycle, so it still matters if `free` is even or odd.
+            # An interlock looks at an instruction in every other cycle, so it still matters if
+            # `free` is even or odd.
             free = free % 2 - FORGOTTEN
         return free, tuple(
             ((times - now).tobytes(), lines.tobytes())
@@ -266,7 +272,7 @@ class MatrixUnit:
         )
 
     def resume(self, state: MatrixState, now: float) -> None:
-        """Set the state that `state` returned, with its times relative to cycle `now`."""
+        """Restore `state`, so that its relative times count from cycle `now`."""
         free, passes = state
         self.free = now + free
         self._recent.clear()

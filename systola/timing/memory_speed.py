@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class MemorySpeed:
-    """The speed of a memory as sim/memory.py has it; stalls count with their mean."""
+    """The latency and the stalls of a memory as in sim/memory.py; stalls count with their mean."""
 
     latency: int = 0
     """Number of cycles by which each answer is late."""
@@ -17,11 +17,13 @@ class MemorySpeed:
 
     @property
     def beat(self) -> float:
-        """Cycles from one beat to the next."""
+        """Mean cycles from one beat to the next."""
         return 1 / (1 - self.stall)
 
     @property
     def answer(self) -> float:
-        """Cycles from a request on the bus to its first beat, or from the last beat of a write to
-        its answer."""
+        """Mean cycles from a request on the bus to the first beat of its answer.
+
+        For a write: mean cycles from the last beat to the answer.
+        """
         return self.latency + self.beat

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """An estimate of the cycles of a pod's programs, with each core's waits on its links.
 
-All cores are walked through at once, as in timing/estimate.py. A Send, Receive or Reduce goes on
-beside the instructions after it, row by row, as the neighbour's Sends and credits allow. The
-earliest event is calculated first. No iteration of a loop is skipped.
+The walks of all cores, as in timing/estimate.py, advance side by side: the earliest event of all
+cores is calculated first. A Send, Receive or Reduce goes on beside the instructions after it, row
+by row, as the neighbour's Sends and credits allow. No iteration of a loop is skipped.
+
+LinkGate compares each other instruction with the unfinished instructions of the links, one entry a
+cycle. It holds up the instruction until rows that both use are done. At a Barrier each core sends a
+token to all other cores, and waits for the tokens of all others.
 
 The model leaves out rows that wait for a port of the buffer or of the accumulators because a unit
 outside the links has it.
@@ -37,15 +41,15 @@ AFTER_USE = 6
 this end.
 """
 LOOKED_THROUGH = 3
-"""Cycles of LinkGate beyond one cycle for each entry that it compares."""
+"""Cycles that LinkGate takes for an instruction, beyond a cycle for each entry compared."""
 GATE = 3
-"""Cycles from the end of the work on a row until LinkGate knows that it is done."""
+"""Cycles from the announcement that a row is done until LinkGate knows of it."""
 ARRIVED = 2
-"""Cycles from the last completion before a Barrier to its first token."""
+"""Cycles from the completion of all instructions before a Barrier to the core's token."""
 HOP = 2
-"""Cycles of a barrier's token in each core that it passes, without the wires."""
+"""Cycles that a token takes in each core that it passes, without the wires."""
 PASSED = 3
-"""Cycles from the last token to the issue of the Barrier."""
+"""Cycles from the arrival of the last token at a core to the issue of its Barrier."""
 SENDS = (LinkPart.SEND_LEFT, LinkPart.SEND_RIGHT)
 RECEIVES = (LinkPart.RECEIVE_LEFT, LinkPart.RECEIVE_RIGHT)
 
@@ -72,7 +76,7 @@ def estimate_pod(
     """Return the cycles of `images`, one for each core in order, all started in the same cycle.
 
     Each core has memories of its own. `stages` registers lie between two cores each way. Raises
-    ValueError as estimate() does, and if the pod cannot go on.
+    ValueError as estimate() does, and if all cores wait for one another without end.
     """
     count = len(images)
     right, left = ([Wire(config, stages) for _ in range(count)] for _ in range(2))
@@ -94,7 +98,8 @@ def estimate_pod(
             (step for own in steps for step in own), key=lambda step: step[:2], default=None
         )
         if first is None:
-            # A core at a barrier may be able to go on although no neighbour moves.
+            # Only a core that moves, and its neighbours, get new steps. But a core at a Barrier may
+            # go on because of a core that is no neighbour.
             steps = [core.steps() for core in cores]
             if not any(steps):
                 break
@@ -109,7 +114,7 @@ def estimate_pod(
 
 
 class _Core(Walk):
-    """One core of the pod, a step at a time."""
+    """A core of the pod that advances by one row or one instruction at a time."""
 
     def __init__(
         self,
@@ -124,7 +129,7 @@ class _Core(Walk):
         """Begin the core with number `number` of the pod.
 
         `arrivals` has for each core the cycles in which it came to each barrier. `ways` has for
-        each core the cycles from its arrival until this core knows of the arrival.
+        each core the cycles that its token takes to this core.
         """
         super().__init__(config, image, memory, [])
         reads, writes = ({False: Port(), True: Port()} for _ in range(2))
@@ -137,7 +142,7 @@ class _Core(Walk):
         self._own = arrivals[number]
         self._next: tuple[Opcode, dict[str, int], float] | None = None
         self._uses: list[Access] = []
-        """Memory uses of the next instruction."""
+        """Lines and rows that the next instruction uses."""
         self._passed = 0
         self._order: list[Transfer] = []
         """Transfers in program order. `_waits` removes each transfer with no row left to move."""
@@ -145,7 +150,7 @@ class _Core(Walk):
             {False: np.zeros(config.buffer_lines), True: np.zeros(config.accumulator_rows)}
             for _ in range(2)
         )
-        """Cycle in which the last instruction that wrote or used an address ended.
+        """End of the last instruction that wrote (`_written`) or used (`_used`) each address.
 
         Instructions of the links do not count. The addresses are lines (False) or rows (True).
         """
@@ -156,8 +161,8 @@ class _Core(Walk):
     def steps(self) -> list[tuple[float, float, int, LinkPart | None]]:
         """Return the next row of each part, and the core's next instruction, as possible steps.
 
-        A step has its earliest cycle and its order among steps of the same cycle. Steps that wait
-        for an unknown cycle are left out.
+        A step has its earliest cycle, a rank among steps of the same cycle, its core's number, and
+        the part (None for an instruction). Steps that wait for an unknown cycle are left out.
         """
         found: list[tuple[float, float, int, LinkPart | None]] = []
         for name, part in self._parts.items():
@@ -169,7 +174,7 @@ class _Core(Walk):
         return found
 
     def go(self, part: LinkPart | None) -> None:
-        """Move a row, or issue the next instruction."""
+        """Move the next row of `part`, or issue the next instruction if `part` is None."""
         if part is not None:
             time = self._parts[part].next_row()
             assert time is not None
@@ -180,9 +185,7 @@ class _Core(Walk):
         self._next = None
 
     def _waits(self) -> bool:
-        """Return whether the next instruction waits for an event in a cycle that is still
-        unknown.
-        """
+        """Return whether the next instruction waits for an event that has no known cycle yet."""
         if self._next is None:
             self._next = self._offered()
             entry, operands = self._effective(self._pc, self._registers)
@@ -215,7 +218,7 @@ class _Core(Walk):
         return ranges.accesses(entry, operands, self._shape, self._config.rows)
 
     def _arrival(self) -> float:
-        """Return the cycle in which a Barrier, the next instruction, has arrived."""
+        """Return the cycle in which this core has come to the Barrier, its next instruction."""
         assert self._next is not None
         return max(self._next[2] + SEEN, self._idle()) + ARRIVED
 
@@ -271,7 +274,7 @@ class _Core(Walk):
             super()._execute(opcode, operands)
 
     def _transfer(self, part: LinkPart) -> None:
-        """Note that a Send, Receive or Reduce has been issued."""
+        """Add the transfer of a Send, Receive or Reduce that has just been issued to `part`."""
         (use,) = self._uses
         times = (self._used if use.writes else self._written)[use.accumulators]
         used = float(times[use.region.start : use.region.stop].max())

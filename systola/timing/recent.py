@@ -8,9 +8,9 @@ so times a few cycles ago count, too. All times older than FORGOTTEN cycles are 
 from __future__ import annotations
 
 FORGOTTEN = 64.0
-"""Cycles before the present one: more than any delay that is added to a time."""
+"""Age in cycles from which a time makes no difference: more than any delay added to a time."""
 
 
 def recent(time: float, now: float) -> float:
-    """Return `time` relative to cycle `now`; times that make no difference are all the same."""
+    """Return `time` relative to cycle `now`, or -FORGOTTEN if it is older than FORGOTTEN cycles."""
     return max(time - now, -FORGOTTEN)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LIMITING = 0.5
-"""Least share of cycles that a unit must be busy to be called the limit of a layer."""
+"""Least share of a layer's cycles in which a unit must be busy to be the layer's limit."""
 WAITING = "waiting"
 """Name of a layer's limit if no unit is busy enough.
 
@@ -47,14 +47,14 @@ class Traffic:
 
 @dataclass(frozen=True)
 class TagEstimate:
-    """An estimate of the work that ends with a Debug_Tag, with all its executions together."""
+    """An estimate of a layer: the work up to a Debug_Tag, summed over all its executions."""
 
     tag: int
     passes: int
     cycles: float
-    """Cycles from the tag before to this tag, added up over all executions."""
+    """Cycles from the tag before to this tag, summed over all executions."""
     limit: str
-    """Unit that is busy for most of these cycles, or WAITING."""
+    """Busiest unit in these cycles; WAITING if no unit is busy for a share of LIMITING or more."""
     traffic: Traffic
 
 
@@ -65,15 +65,15 @@ class Estimate:
     cycles: int
     """Cycles from START to DONE."""
     tags: tuple[TagEstimate, ...]
-    """Estimates in the order of their tags."""
+    """Estimates of the layers, in rising order of the numbers of their tags."""
     rest: float
     """Cycles of the program that are in none of the `tags`.
 
-    They are the extra time of the first execution of the first tag, and the time after the last
-    tag.
+    These cycles are the extra time of the first execution of the first tag, and the time after
+    the last tag.
     """
     busy: dict[Unit, float]
-    """Cycles in which each unit is busy."""
+    """Number of cycles in which each unit is busy."""
     traffic: Traffic
 
 
@@ -90,23 +90,23 @@ class _Interval:
 
 @dataclass(frozen=True)
 class Mark:
-    """A place in the record, given by the lengths of its lists and by its sums."""
+    """A mark of a moment of a Record: the lengths of its lists, and its sums at that moment."""
 
     intervals: int
     untagged: NDArray[np.float64]
     totals: NDArray[np.float64]
     work: dict[Unit, int]
-    """Number of instructions of each unit."""
+    """Number of instructions of each unit up to the mark."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """The records from a mark on, at times relative to a cycle."""
+    """A piece of a Record after a mark, with times relative to the cycle of the mark."""
 
     tags: tuple[tuple[int, float, NDArray[np.float64]], ...]
-    """Number of each tag, its time, and the traffic since the tag before."""
+    """For each tag: its number, its time, and the traffic since the tag before."""
     untagged: NDArray[np.float64]
-    """Traffic after the last tag, or all traffic if there is none."""
+    """Traffic after the last tag, or all traffic of the piece if it has no tag."""
     totals: NDArray[np.float64]
     work: dict[Unit, tuple[list[float], list[float]]]
     """Starts and ends of the instructions of each unit, and their busy cycles."""
@@ -120,7 +120,7 @@ class Record:
     _begun: float = 0.0
     _untagged: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
     _totals: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3 + len(Unit)))
-    """Traffic in bytes, then busy cycles of each Unit."""
+    """Sums of the traffic in bytes (three, as in Traffic), then busy cycles of each Unit."""
     _work: dict[Unit, _Busy] = field(default_factory=lambda: {unit: _Busy() for unit in Unit})
 
     def work(self, unit: Unit, begin: float, end: float, busy: float) -> None:
@@ -129,26 +129,26 @@ class Record:
         self._totals[3 + UNITS.index(unit)] += busy
 
     def move(self, *, host_in: float = 0, host_out: float = 0, weights: float = 0) -> None:
-        """Note that bytes are moved."""
+        """Note bytes that are moved over the ports."""
         moved = np.array([host_in, host_out, weights])
         self._untagged += moved
         self._totals[:3] += moved
 
     def tag(self, number: int, end: float) -> None:
-        """Note that all work before the tag is complete in cycle `end`."""
+        """Note that all work before the tag with number `number` is complete in cycle `end`."""
         self._intervals.append(_Interval(number, self._begun, end, self._untagged))
         self._untagged = np.zeros(3)
         self._begun = end
 
     def mark(self) -> Mark:
-        """Return a mark of the present place in the record."""
+        """Return a mark of the present end of the record."""
         work = {unit: len(busy.cycles) for unit, busy in self._work.items()}
         return Mark(len(self._intervals), self._untagged.copy(), self._totals.copy(), work)
 
     def since(self, mark: Mark, begun: float) -> Part:
-        """Return the records after `mark`, which must not contain a loop.
+        """Return the piece of the record after `mark`, with times relative to cycle `begun`.
 
-        Their times are relative to cycle `begun`.
+        The piece must not contain a loop of the program.
         """
         intervals = self._intervals[mark.intervals :]
         tags = [(each.tag, each.end - begun, each.moved) for each in intervals]
@@ -162,7 +162,7 @@ class Record:
         return Part(tuple(tags), untagged.copy(), self._totals - mark.totals, work)
 
     def add(self, part: Part, begun: float) -> None:
-        """Record the events of an earlier part of the walk again, now from cycle `begun` on."""
+        """Record the events of `part`, an earlier piece, again from cycle `begun` on."""
         for number, end, moved in part.tags:
             self._untagged += moved
             self.tag(number, begun + end)
@@ -172,9 +172,7 @@ class Record:
             self._work[unit].extend([begun + time for time in times], cycles)
 
     def repeat(self, since: Mark, count: int, cycles: float) -> None:
-        """Count the work after the mark `since` again, `count` times; this takes `cycles` cycles in
-        all.
-        """
+        """Count the work after the mark `since` another `count` times, in `cycles` more cycles."""
         tagged = self._intervals[since.intervals :]
         for interval in tagged:
             interval.passes *= 1 + count
@@ -185,7 +183,7 @@ class Record:
         self._totals += count * (self._totals - since.totals)
 
     def result(self, cycles: int) -> Estimate:
-        """Return the estimate, with DONE in cycle `cycles`."""
+        """Return the estimate of a program that reaches DONE in cycle `cycles`."""
         tags: dict[int, list[_Interval]] = {}
         for interval in self._intervals:
             tags.setdefault(interval.tag, []).append(interval)
@@ -231,7 +229,10 @@ class _Busy:
         self.cycles += cycles
 
     def since(self, first: int, begun: float) -> tuple[list[float], list[float]]:
-        """Return times, relative to `begun`, and busy cycles, both from instruction `first` on."""
+        """Return the times and the busy cycles of the instructions from number `first` on.
+
+        The times are relative to cycle `begun`.
+        """
         return [time - begun for time in self.times[2 * first :]], self.cycles[first:]
 
     def between(self, limits: NDArray[np.float64]) -> float:

@@ -10,12 +10,12 @@ from systola.arch.config import Config
 from systola.timing.recent import FORGOTTEN
 
 Times = NDArray[np.float64]
-"""Type of cycles since START, one for each address, vector or line."""
+"""Type of an array of cycles since START, one for each address, vector or line."""
 
 SpaceState = tuple[bytes, bytes]
-"""Type of a state: the places of recent times in the array of times, and these times.
+"""Type of the state of a Space: indices into the flat array of its times, and times there.
 
-The times are relative to the present cycle.
+Only recent times are included, relative to the present cycle.
 """
 TransferState = tuple[tuple[int, int, float], ...]
 RegionsState = tuple[tuple[SpaceState, ...], TransferState, TransferState]
@@ -31,7 +31,7 @@ class Space:
         self.read: Times = self._times[1]
         """Cycle in which the last read of each address was announced.
 
-        An instruction that frees all addresses together announces them at its end.
+        If an instruction frees all its addresses together, it announces them after its last read.
         """
         self.filled: Times = self._times[2]
         """Cycle in which the host reader's last write of each address was announced."""
@@ -47,14 +47,14 @@ class Space:
         return places.tobytes(), (times[places] - now).tobytes()
 
     def resume(self, state: SpaceState, now: float) -> None:
-        """Set the state that `state` returned, with its times relative to cycle `now`."""
+        """Restore `state`, so that its relative times count from cycle `now`."""
         places, times = state
         self._times[:] = 0
         self._times.reshape(-1)[np.frombuffer(places, np.int64)] = now + np.frombuffer(times)
 
 
 class Regions:
-    """All memories that instructions share."""
+    """The times of all memories that instructions share."""
 
     def __init__(self, config: Config) -> None:
         self.buffer = Space(config.buffer_lines)
@@ -63,15 +63,15 @@ class Regions:
         self.tables = Space(max(1, config.tables))
         self.host_reads: list[tuple[int, int, float]] = []
         self.host_writes: list[tuple[int, int, float]] = []
-        """First byte, end byte and last cycle of the last writes to host memory.
+        """Each of the last writes to host memory: first byte, end byte, cycle in which it ends.
 
-        `host_reads` has the same numbers for reads.
+        The end byte is the byte after the last one. `host_reads` has the same for reads.
         """
 
         self._spaces = self.buffer, self.accumulators, self.parameters, self.tables
 
     def state(self, now: float) -> RegionsState:
-        """Return recent times, and the transfers that have not ended, relative to cycle `now`."""
+        """Return recent times, and transfers that have not ended, with times relative to `now`."""
         reads, writes = (
             tuple((first, end, time - now) for first, end, time in transfers if time > now)
             for transfers in (self.host_reads, self.host_writes)
@@ -79,7 +79,7 @@ class Regions:
         return tuple(space.state(now) for space in self._spaces), reads, writes
 
     def resume(self, state: RegionsState, now: float) -> None:
-        """Set the state that `state` returned, with its times relative to cycle `now`."""
+        """Restore `state`, so that its relative times count from cycle `now`."""
         spaces, reads, writes = state
         for space, times in zip(self._spaces, spaces, strict=True):
             space.resume(times, now)
@@ -88,7 +88,7 @@ class Regions:
 
 
 def last_overlap(transfers: list[tuple[int, int, float]], first: int, end: int) -> float:
-    """Return the cycle in which the last transfer that touches bytes `first` to `end` - 1 ends.
+    """Return the cycle in which the last of `transfers` that uses bytes `first` to `end` - 1 ends.
 
     The result is 0 without such a transfer.
     """

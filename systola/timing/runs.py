@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The list of instructions that write lines; a reader waits for the youngest writer of its lines.
 
-The entries of a run follow one another: each begins at the end of the entry before, or later.
-Chaining lets a reader follow a run while the run is written. This begins when the oldest
-instruction of the list belongs to the run of that youngest writer; until then the reader waits.
-From then on the reader takes each line when the run has passed it, even a line that was written
-long ago.
+A run is a sequence of entries of this list. Each entry begins at the end of the lines of the entry
+before, or at a higher line. A reader may follow a run while the run is still written. The reader
+first waits until the oldest instruction of the list belongs to the run of the youngest writer. From
+then on it may read each line that the run has passed, even if that line was written long ago.
 """
 
 from __future__ import annotations
@@ -22,19 +21,22 @@ from systola.timing.recent import recent
 from systola.timing.regions import Times
 
 ListState = tuple[tuple[int, int, float, bool], ...]
-"""Type of a list's state: first line, end line, end cycle, and whether it rises, for each entry."""
+"""Type of the state of a WriterList: `base`, `stop`, `end` and `rises` of each entry."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The lines `base` to `stop` - 1 that an instruction writes, in this order."""
+    """An entry: an instruction that writes the lines `base` to `stop` - 1 in rising order."""
 
     base: int
     stop: int
     end: float
     """Cycle in which the instruction is complete."""
     rises: bool
-    """True if the entry begins at the end of the lines of the entry before, or at a higher line."""
+    """True if `base` is the end of the entry before, or a higher line.
+
+    False after an entry without lines.
+    """
 
     def meets(self, base: int, stop: int) -> bool:
         """Return whether the instruction writes one of the lines `base` to `stop` - 1."""
@@ -50,7 +52,7 @@ NOTHING = Entry(0, 0, 0.0, rises=False)
 
 
 def run_of(entries: Sequence[Entry], base: int, stop: int) -> range:
-    """Return the numbers of the entries that a reader of lines `base` to `stop` - 1 waits for.
+    """Return the indices of the `entries` that a reader of lines `base` to `stop` - 1 waits for.
 
     The range ends with the youngest of the `entries` that writes one of these lines, and has the
     entries of the same run before it. It is empty if no entry writes these lines.
@@ -69,10 +71,10 @@ def run_of(entries: Sequence[Entry], base: int, stop: int) -> range:
 
 
 class WriterList:
-    """The youngest entries of a list of limited depth."""
+    """A list of the last `depth` instructions that write lines."""
 
     def __init__(self, depth: int, written: Times) -> None:
-        """Begin with an empty list of `depth` places.
+        """Begin with an empty list that keeps `depth` entries.
 
         `written` has for each line the cycle in which its last write was announced.
         """
@@ -89,7 +91,7 @@ class WriterList:
         return [entry for entry in self._entries if entry.end > time]
 
     def following(self, time: float, results: tuple[int, int]) -> list[Entry]:
-        """Return the entries pending in cycle `time`, then an entry for a new instruction.
+        """Return the entries not complete in cycle `time`, then an entry for a new instruction.
 
         `results` has the first line that the new instruction writes, and its number of lines.
         """
@@ -100,14 +102,14 @@ class WriterList:
     def announced(self, entries: Sequence[Entry], lines: NDArray[np.int64]) -> Times:
         """Return the cycle in which a run has passed each of the `lines`.
 
-        `entries` are all entries of the run, see run_of.
+        `entries` are all entries of the run, as given by run_of.
         """
         addresses = np.concatenate([np.arange(entry.base, entry.stop) for entry in entries])
         times = np.append(self._written[addresses], entries[-1].end)
         return times[np.searchsorted(addresses, lines)]
 
     def state(self, now: float) -> ListState:
-        """Return the last entry and all pending entries, with times relative to cycle `now`."""
+        """Return the last entry and all entries not complete, with times relative to `now`."""
         last = len(self._entries) - 1
         return tuple(
             (entry.base, entry.stop, recent(entry.end, now), entry.rises)
@@ -116,6 +118,6 @@ class WriterList:
         )
 
     def resume(self, state: Iterable[tuple[int, int, float, bool]], now: float) -> None:
-        """Set the state that `state` returned, with its times relative to cycle `now`."""
+        """Restore `state`, so that its relative times count from cycle `now`."""
         self._entries.clear()
         self._entries.extend(Entry(base, stop, now + end, up) for base, stop, end, up in state)

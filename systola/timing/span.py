@@ -11,12 +11,12 @@ class Span:
     """The span of an instruction in its unit, in cycles since START."""
 
     begin: float
-    """Cycle in which the unit begins to work on it."""
+    """Cycle in which the unit begins to work on the instruction."""
     last: float
-    """Cycle in which the unit takes its last vector, line or beat."""
+    """Cycle in which the unit takes the instruction's last vector, line or beat."""
     end: float
     """Cycle in which the instruction is complete."""
     busy: float
-    """Cycles that the unit would need without any wait."""
+    """Cycles that the unit would need for the instruction without any wait."""
     beats: int = 0
-    """Number of beats on the host bus."""
+    """Number of beats of the instruction on the host bus."""

@@ -17,7 +17,10 @@ from dataclasses import dataclass
 ACCESS_BYTES = 8
 """Bytes of an access to a memory in the tables of HOROWITZ and JOUPPI."""
 LINK_BYTE = 500 / 32
-"""Picojoules of a byte over a link, from DALLY. No figure for other processes is known."""
+"""Picojoules to send a byte over a link.
+
+DALLY's figure for 28 nm serves for all processes, as no other figure is known.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,21 +29,21 @@ class Technology:
 
     name: str
     multiply_8: float
-    """Multiplication of two integers of 8 bits."""
+    """Energy of a multiplication of two integers of 8 bits."""
     multiply_32: float
     add_32: float
-    """Addition of two integers of 32 bits."""
+    """Energy of an addition of two integers of 32 bits."""
     register_byte: float | None
-    """One byte of a register; None if no figure is published."""
+    """Energy of an access to a byte of a register; None if no figure is published."""
     memories: tuple[tuple[int, float], ...]
-    """Bytes of each on-chip memory, rising, and the energy of an access of ACCESS_BYTES to it."""
+    """Size in bytes of each published on-chip memory, rising, and its energy for ACCESS_BYTES."""
     dram_access: float
     """Energy of an access of ACCESS_BYTES to memory outside the chip, DDR3 or DDR4."""
 
     def memory_byte(self, size: int) -> float:
-        """Return the energy of a byte of an on-chip memory of `size` bytes.
+        """Return the energy of an access to a byte of an on-chip memory of `size` bytes.
 
-        It is the figure of the smallest published memory that is large enough, or else of the
+        The figure belongs to the smallest published memory that is large enough, or else to the
         largest memory.
         """
         fits = [energy for most, energy in self.memories if size <= most]
@@ -48,7 +51,7 @@ class Technology:
 
     @property
     def dram_byte(self) -> float:
-        """Energy of a byte outside the chip."""
+        """Energy of an access to a byte of memory outside the chip, in picojoules."""
         return self.dram_access / ACCESS_BYTES
 
 

@@ -25,10 +25,10 @@ COMPARED = {
     }[unit]
     for opcode, unit in UNIT_OF.items()
 }
-"""For each opcode, the units with instructions that it is compared with before its issue.
+"""For each opcode: units with instructions that the sequencer compares with the next instruction.
 
-Only instructions under way count. The units of a tuple are compared one after the other, and all
-tuples at the same time.
+The comparison comes before the issue, with all instructions under way. The units of an inner tuple
+are compared one after the other, and all tuples at the same time.
 """
 WAIT_FOR = {bit: _UNITS[Executor[str(bit.name)]] for bit in isa.Unit}
 """Unit of the timing model for each bit of a Debug_Tag's `wait` field."""

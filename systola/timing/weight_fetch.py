@@ -20,32 +20,33 @@ from systola.timing.recent import FORGOTTEN
 ASK = 1
 """Cycles from a request of the unit until the request shows on the bus."""
 REQUEST = 2 + ASK
-"""Cycles from issue to the bus: into the queue, cut into bursts, onto the bus."""
+"""Cycles from the issue of a Read_Weights, through its queue, to its first request on the bus."""
 
 
 BUFFERED = 2
-"""Cycles from issue to the read of the first row from the buffer, through the queue."""
+"""Cycles from the issue of a MatrixMultiply to the read of its first row of weights."""
 
 WeightState = tuple[
     tuple[float, float, float], tuple[float, ...], tuple[tuple[float, int, float, float], ...]
 ]
 """Type of the state of a WeightFetch.
 
-It has three single times, the cycles in which the last tiles left the FIFO, and the commands.
+In this order: `_free`, `_loaded` and `_swapped`, the cycles in which the last tiles left the FIFO,
+and the fields of the queued commands.
 """
 
 
 @dataclass
 class _Command:
-    """A command for consecutive tiles from one place."""
+    """A command for successive tiles, all from weight memory or all from the buffer."""
 
     first: float
-    """First cycle in which the first beat can come, or the first row be read."""
+    """First cycle in which the first beat can come, or the first row can be read."""
     left: int
     row: float
-    """Cycles from one row to the next."""
+    """Cycles from one row of a tile to the next."""
     delay: float
-    """Cycles from a row's first beat, or its read, until it has left the FIFO."""
+    """Cycles from the first beat of a row, or its buffer read, until the row leaves the FIFO."""
 
 
 class WeightFetch:
@@ -75,7 +76,7 @@ class WeightFetch:
         self.tiles = 0
         """Number of tiles consumed so far."""
         self.row_interval = self._row_beats * self._beat
-        """Cycles from one row to the next, over the weight port."""
+        """Cycles from one row of a tile to the next, over the weight port."""
 
     @property
     def tile_cycles(self) -> float:
@@ -91,7 +92,7 @@ class WeightFetch:
     def read_buffer(self, issued: float, written: float, count: int) -> None:
         """Note the tiles of a MatrixMultiply with weights from the buffer.
 
-        `written` is the cycle from which on all their lines can be read.
+        All lines of these tiles can be read from cycle `written` on.
         """
         first = max(issued, written) + BUFFERED
         self._queue.append(_Command(first, count, 1.0, BUFFER_LATENCY + ROW_LATENCY))
@@ -116,14 +117,14 @@ class WeightFetch:
         return begun, self._loaded
 
     def swap(self, time: float) -> None:
-        """Note that the first vector that uses the tile is issued."""
+        """Note that the first vector of the tile last returned by next_tile is issued at `time`."""
         self._swapped = time
 
     def state(self, now: float) -> WeightState:
         """Return the state with times relative to cycle `now`.
 
-        While commands wait in the queue, even old times matter, since the queue's next tiles may
-        have arrived long ago.
+        While commands wait in the queue, even old times matter, since tiles of the queue may have
+        arrived long ago.
         """
         since = now - FORGOTTEN - self._stages
         if self._queue:
@@ -139,7 +140,7 @@ class WeightFetch:
         )
 
     def resume(self, state: WeightState, now: float) -> None:
-        """Set the state that `state` returned, with its times relative to cycle `now`."""
+        """Restore `state`, so that its relative times count from cycle `now`."""
         times, begun, queue = state
         self._free, self._loaded, self._swapped = (now + time for time in times)
         self._begun.extend(now + time for time in begun)

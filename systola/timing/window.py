@@ -20,9 +20,10 @@ class WindowGrid:
         self._lines: dict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
 
     def places(self, ky: int, kx: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the rows and the columns of the map at which one tap of the windows lies.
+        """Return the map rows and the map columns in which tap (`ky`, `kx`) of the windows lies.
 
-        There is a row for each row of windows, and a column for each column of windows.
+        There is a map row for each row of windows, and a map column for each column of windows.
+        Some rows and columns may lie outside the map.
         """
         o = self.operands
         y = o["top"] + ky * o["dilation_y"] + np.arange(o["out_height"]) * o["stride_y"]
@@ -30,9 +31,10 @@ class WindowGrid:
         return y, x
 
     def lines(self, ky: int, kx: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return for each window the line of a tap in the map, and whether the tap is inside.
+        """Return for each window the line of tap (`ky`, `kx`), and whether the tap is in the map.
 
-        Windows come row by row. The line of a tap outside has no meaning.
+        Lines are counted from the first line of the map, and windows come row by row. The line of a
+        tap outside has no meaning.
         """
         if (ky, kx) not in self._lines:
             o = self.operands
@@ -43,17 +45,18 @@ class WindowGrid:
         return self._lines[ky, kx]
 
     def last_lines(self) -> NDArray[np.int64]:
-        """Return for each window the line of its last tap, or the nearest line of the map if that
-        tap is outside.
+        """Return for each window the line of its last tap, counted from the first line of the map.
+
+        A tap outside has the nearest line of the map.
         """
         o = self.operands
         return self.lines(o["kernel_height"] - 1, o["kernel_width"] - 1)[0]
 
     def packed_lines(self, ky: int, channels: int, rows: int) -> NDArray[np.int64]:
-        """Return for each window the last line that its vector of packed channels needs.
+        """Return for each window the last line that its vector for kernel row `ky` needs.
 
-        The line is negative if the window is outside the map, or if the window before needed this
-        line.
+        The channels are packed. The line is negative if the kernel row is outside the map, or if
+        the window before needed the same line.
         """
         o = self.operands
         y, x = self.places(ky, 0)
