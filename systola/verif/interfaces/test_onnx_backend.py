@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of systola.onnx_backend, a back end in ONNX's sense, also by ONNX's own test suite."""
+"""Tests of systola.onnx_backend, a back end with ONNX's interface, also by ONNX's test suite."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_prepared_model() -> None:
 
 
 def test_single_operator() -> None:
-    """Check a single operator, with weights that are inputs and become constants of its program."""
+    """Check a model of one operator with weights as inputs, which are constants of the program."""
     x, weights = random_bytes(3, 8), random_bytes(8, 5)
     scale, zero = np.float32(0.02), np.int8(1)
     names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"]
@@ -111,7 +111,7 @@ def test_refusals() -> None:
     ],
 )
 def test_first_axis_that_is_none_of_samples(kind: str, attributes: dict[str, Any]) -> None:
-    """Check a model with fixed sizes that mixes its first axis with other axes."""
+    """Check operators that mix the first axis of a tensor, which counts no samples, with others."""
     model = moved(kind, (2, 2, 2), **attributes)
     x = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
     (y,) = onnx_backend.run_model(model, [x], **SMALL)

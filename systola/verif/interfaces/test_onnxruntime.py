@@ -26,7 +26,7 @@ def session(library: Any, model: str | Path | bytes) -> Any:
     options = library.SessionOptions()
     options.intra_op_num_threads = 1
     options.graph_optimization_level = library.GraphOptimizationLevel.ORT_ENABLE_ALL
-    # Without this entry sums saturate at 16 bits on processors that lack VNNI.
+    # Without this option, ONNX Runtime's sums saturate at 16 bits on processors without VNNI.
     options.add_session_config_entry("session.x64quantprecision", "1")
     arguments: dict[str, Any] = {"preset": "8x8"} if library is ours else {}
     return library.InferenceSession(model, options, ["CPUExecutionProvider"], **arguments)
@@ -125,7 +125,7 @@ def test_mistakes(mistake: str) -> None:
             made.run(None, feeds(made.get_inputs()[0].name)[mistake])
         kind = caught.type
         raised.append(ValueError if kind.__module__.startswith("onnxruntime") else kind)
-    # For a list in place of a mapping, each library raises another exception.
+    # For a list in place of a mapping, the two libraries raise different exceptions.
     assert raised[0] is raised[1] or mistake == "no mapping"
 
 

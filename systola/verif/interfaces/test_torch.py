@@ -56,7 +56,7 @@ def test_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_compile(torch: Any) -> None:
     """Check that a compiled module returns the int8 network's results for any number of samples.
 
-    They are close to the module's own results.
+    The int8 results are close to the float results of the module itself.
     """
     from systola.torch import compile
 

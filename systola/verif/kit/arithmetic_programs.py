@@ -70,7 +70,7 @@ def arithmetic_program(config: Config, seed: str, *, steps: int = 20) -> Image:
             Opcode.READ_HOST_MEMORY,
             host=_DATA,
             buffer=line,
-            rows=3 * _LINES,  # the last third of these lines gets the results
+            rows=3 * _LINES,  # the last third of the lines is for the results
             stride=config.input_pitch,
             blocks=1,
             tail=config.rows,

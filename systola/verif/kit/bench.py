@@ -154,7 +154,7 @@ class TB:
         """Fill the memories and set all registers, so that a write of START runs `image`.
 
         `host_errors` and `weight_errors` are byte ranges of the host and the weight window.
-        Accesses there are answered with SLVERR.
+        Accesses to these ranges are answered with SLVERR.
         """
         fence = np.full(_GUARD, _FENCE, np.uint8)
         for memory, content, base, errors in (
@@ -193,7 +193,7 @@ class TB:
 
         When the program waits for the host, `on_wait` is called with the content of the host
         window, which it may change. Then the host writes RESUME. The test fails if the program ends
-        otherwise, or not within `limit` cycles. It fails, too, if a rule of AXI is broken, or
+        otherwise, or not within `limit` cycles. The test fails, too, if a rule of AXI is broken, or
         memory outside the window has changed.
         """
         await self.prepare(image, host_errors=host_errors, weight_errors=weight_errors)
@@ -269,8 +269,8 @@ class TB:
             ) from None
 
     def _state(self) -> str:
-        """Describe the state of the machine; return an empty text for a netlist, which does not
-        show it.
+        """Describe the machine's state; return an empty text for a netlist, which hides the
+        state.
         """
         if not hasattr(self.dut, PORT):
             return ""
@@ -300,10 +300,10 @@ class TB:
     async def check_program(
         self, image: Image, *, fault: Fault | None = None, limit: int = 200_000
     ) -> RunResult:
-        """Run the program here and on the golden model, and fail unless both do the same.
+        """Run the program on the simulated machine and on the golden model, and compare the runs.
 
-        Memory, fault, interrupts and tags are compared. The program must end at Halt, or in
-        `fault`: if both models fault alike at another place, nothing was tested. The golden model
+        Memory, fault, interrupts and tags must be equal. The program must end at Halt, or in
+        `fault`: if both runs end in another fault, nothing was tested. The golden model
         keeps its on-chip memories between programs, as the machine does.
         """
         expected = image.host.copy()
@@ -340,7 +340,7 @@ class TB:
         raise AssertionError("still busy long after the soft reset")
 
     async def _run(self) -> None:
-        # One loop drives all models, so that the order of events is the same in every cycle.
+        # One loop drives host and memories, so that events have the same order in each cycle.
         while True:
             await RisingEdge(self.dut.clk)
             if self._started is not None and read_bit(self.dut.irq):

@@ -20,7 +20,11 @@ _LIMIT = 100_000
 
 @dataclass(frozen=True)
 class Writer:
-    """A record of the instruction that wrote a byte, by number, and the byte's row and column."""
+    """A record of the instruction that wrote a byte, and of the byte's row and column.
+
+    `number` counts the program's instructions from 0. The row and the column are in the matrix that
+    the instruction writes.
+    """
 
     number: int
     row: int

@@ -116,7 +116,7 @@ SILENCES = (
     Silence(BusPort.HOST_WRITE, host_silence=(_OUTPUT, _OUTPUT + 64)),
     Silence(BusPort.WEIGHT_READ, weight_silence=(0, 1 << 20)),
 )
-"""Missing answers for `busy_program`, one each at data, instructions, results and weights."""
+"""Silences for `busy_program`, one each of its data, instructions, results and weights."""
 
 
 def _check(image: Image, result: RunResult, status: Status, fault: FaultReport) -> None:
@@ -150,7 +150,7 @@ def busy_program(config: Config, seed: int, *, before: int = 0) -> Image:
                 (Unit.HOST_READER, Unit.MATRIX_UNIT, Unit.HOST_WRITER, Unit.HOST_WRITER)
             )
         ],
-        # with these NOPs, Halt is the first instruction of another fetch
+        # with these NOPs before it, Halt is the first instruction of a fetch burst of its own
         *[encode(Opcode.NOP)] * 24,
         encode(Opcode.HALT),
     ]

@@ -113,7 +113,10 @@ class AxiRules:
             assert not _overlap(address, other), f"{what}: read and write of the same bytes"
 
     def write_beat(self, beat: tuple[int, int, bool] | None, ready: bool) -> None:
-        """Check one cycle of the write data channel W; `beat` is data, strobe, last, or None."""
+        """Check one cycle of the write data channel W.
+
+        `beat` is a tuple of data, strobe and last, or None in a cycle in which VALID is low.
+        """
         self._streams["W"].observe(beat, ready)
         if beat is None or not ready:
             return

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated programs in which all counts are one number: lines, rows, tiles, blocks, entries.
+"""Generated programs in which all counts are equal: of lines, rows, tiles, blocks and entries.
 
-The hardware distinguishes a count of one or two from a larger count before its loop begins. To find
-a mistake in any bit of this decision, a test needs a count that differs only in the bit.
+Before a unit's loop begins, the hardware compares the loop's count with one or two. A mistake
+in one bit of this comparison shows only for a count that differs from one or two in that bit alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _DATA, _PARAMETERS = HOST_PAGE_BYTES, 9 * HOST_PAGE_BYTES
 
 
 def count_program(config: Config, seed: int, count: int) -> Image:
-    """Make a program in which each unit does `count` pieces of work; results are copied out."""
+    """Make a program of instructions on `count` lines, rows, tiles, blocks or entries.
+
+    If a memory is too small for `count`, the program uses fewer. Results are copied to host memory.
+    """
     data = np.random.default_rng(seed)
     room = min(
         config.buffer_lines // 4,
@@ -112,7 +115,7 @@ def count_program(config: Config, seed: int, count: int) -> Image:
             Opcode.WRITE_HOST_MEMORY,
             **lines_out(config, host=host_of_gaps + 3 * step, line=2 * count, rows=2 * count),
         ),
-        # Copy `count` rows of one block, with a gap between them.
+        # Copy `count` rows of one block, with a gap between the rows.
         encode(
             Opcode.READ_HOST_MEMORY,
             **{"host": _DATA, "buffer": 3 * count, "rows": count, "blocks": 1},

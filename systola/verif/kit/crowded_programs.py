@@ -179,9 +179,10 @@ class _Writer:
         )
 
     def _how(self) -> dict[str, int]:
-        """Return operands for the kind of results of Activate or Vector.
+        """Return the operands that decide the form of the results of an Activate or Vector.
 
-        The results are int16, perhaps added to the old values, or come from a table.
+        Results are int8 or int16. int8 results may come from a table. int16 results may come from a
+        table, or be added to the old values.
         """
         rng = self._rng
         if self._config.wide and rng.random() < 0.6:
@@ -194,7 +195,10 @@ class _Writer:
         return {}
 
     def _apart(self, lines: int) -> list[int]:
-        """Return three places for `lines` lines, without overlap, often among the first places."""
+        """Return the first lines of three ranges of `lines` lines that do not overlap.
+
+        The ranges are often among the first lines that the program uses.
+        """
         most = _LINES // lines
         places = self._rng.sample(range(self._rng.choice((most, min(most, 5)))), 3)
         return [self._line + lines * place for place in places]

@@ -66,8 +66,8 @@ def curve_entries(name: str, scale: float, result: float) -> NDArray[np.int16]:
     """Return the CURVE_ENTRIES table entries of curve `name` of CURVES, for int16 codes.
 
     `scale` and `result` are the scales of arguments and results. Straight lines join the entries.
-    Each entry but the last is the function's value, corrected by half of the error of the line that
-    begins there. The error is measured in the middle of the line.
+    Each entry but the last is the function's value, corrected by half of the error of the line
+    that begins at the entry. The error is measured in the middle of the line.
     """
     largest = _F(result) * _F(_HIGH)
 

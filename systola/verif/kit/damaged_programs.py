@@ -14,9 +14,9 @@ from systola.verif.kit.images import make_image
 from systola.verif.kit.programs import random_program
 
 INSTRUCTIONS = 250
-"""The number of places in a program's control flow.
+"""The number of places in a program's control flow, with one opcode each.
 
-The program has some hundred instructions more, because a place may hold several.
+The program has some hundred instructions more, because some opcodes need several instructions.
 """
 _LATE = 0.8
 """The share of a program, from its start on, that is never damaged."""

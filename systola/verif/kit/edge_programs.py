@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs of windows that meet an edge of a map which fills half of a memory or more.
 
-A map is compared with each place of a window. Every bit of its height and width has to decide. This
-includes maps so large that the highest bits of their steps are set.
+The machine compares the place of each tap with the height and width of the map. In some program,
+every bit of the height and of the width decides a comparison. Some maps are so large that the
+distances between rows of windows have their highest bits set.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from systola.verif.kit.window_uses import memory_with_entry, set_window, window_
 _TAPS = 2
 _RESULTS = 4
 _MOST = 4090
-"""Largest width of a map, so that windows beyond its edge can still be counted."""
+"""Largest width of a map in pixels.
+
+A row of windows that goes beyond the map's right edge then still fits in operand out_width.
+"""
 _STRIDE = 255
 _PARAMETERS, _OUTPUT, _DATA = (HOST_PAGE_BYTES * page for page in (1, 2, 4))
 
@@ -33,11 +37,10 @@ def height_bits(config: Config) -> int:
 
 
 def lower_edge_program(config: Config, seed: str, bit: int, value: int) -> Image:
-    """Make a program with two rows of windows, half of the buffer apart.
+    """Make a program with two rows of windows, at least half of the buffer apart.
 
-    The second row of windows has one tap in the map's last row, and one below it.
-
-    Bit `bit` of the map's height is `value`. The program has each instruction that uses a window.
+    The second row of windows has one tap in the map's last row, and one tap below the map. Bit
+    `bit` of the map's height is `value`. The program has each instruction that uses a window.
     """
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
@@ -82,8 +85,9 @@ def width_bits(config: Config) -> int:
 def right_edge_program(config: Config, seed: str, bit: int, value: int) -> Image:
     """Make a program with a row of windows over packed channels, and show the last results.
 
-    The windows begin at the left edge of the map and go beyond its right edge. The number of bytes
-    of the row has the highest bit that is possible. Bit `bit` of this number is `value`.
+    The windows begin at the left edge of the map and go beyond its right edge. The map is one row
+    of pixels. In the size of the row in bytes, the highest possible bit is 1, and bit `bit` is
+    `value`.
     """
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
@@ -129,16 +133,16 @@ def right_edge_program(config: Config, seed: str, bit: int, value: int) -> Image
 
 
 def _room(config: Config) -> int:
-    """Return the number of lines for a map."""
+    """Return the number of buffer lines that are free for a map."""
     return config.buffer_lines - _TAPS - _RESULTS
 
 
 def _least_pitch(config: Config) -> int:
-    """Return the smallest pitch with which rows of windows can be half of the buffer apart."""
+    """Return the least pitch in lines with which rows of windows can be half a buffer apart."""
     return -(-config.buffer_lines // (2 * _STRIDE))
 
 
 def _most_bytes(config: Config) -> int:
-    """Return the largest number of bytes of a row of packed pixels, with all results kept."""
+    """Return the largest size of a row of packed pixels in bytes, with room for all results."""
     most = min(_MOST, config.buffer_lines - 1 - _RESULTS, config.accumulator_rows - _RESULTS)
     return config.rows * most

@@ -15,7 +15,7 @@ from systola.arch.isa import Opcode, encode
 from systola.arch.registers import PROGRAM_ALIGNMENT
 
 DATA_OFFSET = HOST_PAGE_BYTES
-"""The byte offset of the data in the host window of a directed test; the program has page 0."""
+"""The byte offset of the data in the host window of a directed test; the program is in page 0."""
 
 
 def make_image(

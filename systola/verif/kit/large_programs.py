@@ -229,7 +229,7 @@ class _Writer:
     def all_units(self, rows: int) -> None:
         """Write instructions of all units on `rows` lines.
 
-        They copy lines in, multiply, activate, copy the results in the buffer, and copy them out.
+        The instructions copy lines in, multiply, activate, and copy results in the buffer and out.
         """
         self._read(0, rows, 1)
         self.emit(Opcode.READ_WEIGHTS, tile=0, count=1)
@@ -268,7 +268,7 @@ class _Writer:
         config = self._config
         gap = self._rng.choice((0, 0, config.host_bus_bytes))
         stride = blocks * config.input_pitch + gap
-        # If the source is too small for this stride, a small stride lets the rows overlap.
+        # If the rows do not fit in the data with this stride, a small stride lets the rows overlap.
         if (rows - 1) * stride + blocks * config.input_pitch > _HALF:
             stride = config.host_bus_bytes
         opcode = self._rng.choice((Opcode.READ_HOST_MEMORY, Opcode.READ_HOST_MEMORY_ALTERNATE))
@@ -281,7 +281,7 @@ class _Writer:
         )
 
     def _parameters(self, count: int) -> int:
-        """Load `count` parameter entries, and return the number of the first."""
+        """Load `count` parameter entries, and return the number of the first loaded entry."""
         size = PARAMETER_PLANES * self._config.output_pitch
         place = self._place(self._config.parameter_entries, count)
         host = _PARAMETERS + self._rng.randint(0, self._entries - count) * size

@@ -47,7 +47,7 @@ class _Writer:
     def loop(self, most: int, times: int, depth: int) -> None:
         """Write a loop, perhaps with other loops in it, that executes at most `most` instructions.
 
-        The surrounding loops run all of it `times` times.
+        The surrounding loops execute the whole loop `times` times.
         """
         rng = self._rng
         count = rng.randint(2, min(5, max(2, most // 30)))

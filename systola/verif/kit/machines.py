@@ -18,7 +18,7 @@ def machine(name: str) -> Config:
 
 
 def wrong_name(names: Iterable[str]) -> str | None:
-    """Return the error message of the first name that is not a machine; None if all names are."""
+    """Return the error message for the first unknown name; None if each name has a machine."""
     for name in names:
         try:
             machine(name)

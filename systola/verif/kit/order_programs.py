@@ -25,13 +25,12 @@ from systola.verif.kit.images import (
 )
 
 PLACES = 64
-"""The number of lines, the number of rows, and the number of entries that a program uses."""
+"""The number of lines in use, and of accumulator rows; fewer parameter entries are in use."""
 _LONG = 16
 _SHARED, _RESULTS, _LONG_ONES = 16, 32, 48
-"""The numbers of the first cells that are shared, that take results, and that long instructions
-use.
+"""The first line or row of each range: shared by pairs, for results, and for long instructions.
 
-Two instructions of a pair share a cell. The cells below _SHARED are for the other instructions.
+The two instructions of a pair share a cell. The cells below _SHARED are for all other instructions.
 """
 _TILES = 8
 _PARAMETERS, _DATA, _OUTPUT, _PROGRAM = (HOST_PAGE_BYTES * page for page in (0, 2, 6, 12))
@@ -77,9 +76,7 @@ class Order:
 
 
 def orders() -> Iterator[Order]:
-    """Yield all pairs of kinds of two different units in which the later must wait for the
-    earlier.
-    """
+    """Yield each pair of instructions of two units in which the later waits for the earlier."""
     for earlier, later, shared in product(KINDS, KINDS, ("line", "row", "entry")):
         used = [(*kind.reads, kind.writes) for kind in (earlier, later)]
         written = shared in (earlier.writes, later.writes)
@@ -90,8 +87,8 @@ def orders() -> Iterator[Order]:
 def order_program(config: Config, order: Order, seed: str) -> Image:
     """Make a program that puts the earlier instruction at each place of its unit's list in turn.
 
-    Other instructions of the same unit are around it. The later instruction waits at the head of
-    its queue or inside the queue, with others after it.
+    Other instructions of the same unit come before and after the earlier instruction. The later
+    instruction waits at the head of its queue or inside the queue, before other instructions.
     """
     rng = random.Random(seed)
     data = np.random.default_rng(rng.getrandbits(64))
@@ -148,9 +145,9 @@ class _Writer:
         self._emit(Opcode.SYNCHRONIZE)
 
     def some(self, kind: Kind, at: dict[str, int], rows: int) -> None:
-        """Write an instruction of the given kind, which reads and writes the cells `at`.
+        """Write an instruction of the given kind on `rows` lines or accumulator rows.
 
-        A Vector may write the line that it reads, or the next line.
+        `at` has the first line, the first row and the parameter entry of the instruction.
         """
         line, row, entry = at["line"], at["row"], at["entry"] % self._entries
         match kind.name:
@@ -168,7 +165,7 @@ class _Writer:
             case "activate":
                 self._activate(row, line, rows, entry)
             case _:
-                # Some instructions write the line that they read, some only the line beside it.
+                # A Vector of one line writes the line that it reads, or only the next line.
                 result = line + self._rng.randrange(2) if rows == 1 else line
                 self._emit(
                     Opcode.VECTOR,

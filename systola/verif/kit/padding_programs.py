@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated programs of windows that begin outside the map, next to lines that are still written.
+"""Generated programs of windows that reach beyond the map, to lines that are still written.
 
 A tap outside the map reads nothing, so it waits for no write, even if its address would be among
 lines that are being written. Only the timing shows a needless wait. So the lines beside the map are
@@ -28,7 +28,7 @@ _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (3, 4, 5))
 
 
 def padding_program(config: Config, seed: str) -> Image:
-    """Make a program of windows that begin outside their map, in each instruction with windows."""
+    """Make a program of windows that reach beyond their map, of all instructions with windows."""
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
     host = memory_with_entry(config, data, 8, _PARAMETERS)
@@ -43,8 +43,8 @@ def padding_program(config: Config, seed: str) -> Image:
 class _Writer:
     def __init__(self, config: Config, rng: random.Random) -> None:
         self._config, self._rng = config, rng
-        # The buffer's lines are, from the first on: taps, other lines, lines beside the map and the
-        # map, and results.
+        # The buffer holds, from line 0 on: taps, other lines, the map with lines on both its sides,
+        # and results.
         self._others = _TAPS
         self._before = self._others + _SPARE
         self._results = self._before + 4 * _SPARE
@@ -56,7 +56,7 @@ class _Writer:
         self._read(0, self._results)
 
     def window(self, number: int) -> None:
-        """Write an instruction with a window, after a write to the lines just above or below its
+        """Write an instruction with a window, after a write to the lines just above or below the
         map.
         """
         rng = self._rng
@@ -81,7 +81,7 @@ class _Writer:
         write = rng.choice((self._read, self._read, self._copy))
         for _ in range(rng.randint(0, self._config.queue_depth)):
             write(self._others, rng.randint(4, _SPARE))
-        # The last write covers the first or last row of the map, and a row of lines beyond it.
+        # The last write covers the map's first row and a row above, or the last row and one below.
         edge = place - pitch if above else place + (height - 1) * pitch
         write(edge, 2 * pitch)
         self.words += uses[number % len(uses)]

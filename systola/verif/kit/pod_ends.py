@@ -20,7 +20,7 @@ from systola.sim.pod_library import PodResult
 from systola.verif.kit.images import text_image
 
 FaultFacts = tuple[Fault, int, int]
-"""A fault as its cause, the number of its instruction, and its address."""
+"""A fault: its cause, the number of the faulting instruction in the program, and the address."""
 STOPPED = (Fault.POD_STOPPED, 0, 0)
 End = tuple[tuple[str, ...], tuple[FaultFacts | None, ...]]
 """The programs of three cores in assembly text, and the fault of each; None at Halt."""

@@ -20,7 +20,10 @@ LINES, ROWS, ENTRIES, TILES = 40, 20, 4, 6
 They are small, so that instructions often use the same cells.
 """
 RESULTS = 0x1000
-"""The byte offset at which the lines are written at the end; only bytes below it are read."""
+"""The byte offset in the host window of the final buffer lines.
+
+Instructions read only bytes below RESULTS.
+"""
 WINDOW = 0x4000
 PROGRAM = 0x2000
 
@@ -220,7 +223,7 @@ class PodWriter:
 
 
 def random_pod(rng: random.Random, config: Config, cores: int, steps: int) -> PodWriter:
-    """Make random programs for all cores of a pod, with `steps` random steps and their ends."""
+    """Make programs for all cores of a pod, which end after `steps` random steps."""
     assert ENTRIES * PARAMETER_PLANES * config.output_pitch <= RESULTS
     writer = PodWriter(rng, config, cores)
     for _ in range(steps):

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The control flow of a random program: loops, index registers, and places for other
 instructions.
+
+A place has one opcode. If the opcode is no control instruction, a writer fills the place with one
+or several instructions later.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ _MOST_EXECUTED = 3
 
 @dataclass
 class Step:
-    """A place of a program, with the contents of the index registers at each of its executions."""
+    """A place of a program: an opcode, and the index registers' contents at each execution."""
 
     opcode: Opcode
     operands: dict[str, int] = field(default_factory=dict[str, int])
@@ -36,8 +39,9 @@ def random_control(
     """Return about `instructions` places of a random program with nested loops.
 
     All loops are closed, and each place is executed at least once. `weights` are the relative
-    frequencies of the opcodes; Loop counts for itself and its End_Loop. Steps of registers are
-    often multiples of `bus` bytes. A Nop follows the last place, to note the registers at the end.
+    frequencies of the opcodes; Loop counts for itself and its End_Loop. Numbers
+    that are added to registers are often multiples of `bus`, the width of the host bus in bytes. A
+    Nop follows the last place, to note the registers at the end.
     """
     while True:
         steps: list[Step] = []
@@ -82,7 +86,7 @@ def _set_register(rng: random.Random, bus: int, *, moving: bool) -> Step:
     value = rng.choice((rng.randint(-4, 4), bus * rng.randint(-3, 3), 1))
     first, second = register, 0
     if moving:
-        # These upper bits vanish in an operand that is narrower than the register.
+        # Bits 24 and above of the step have no effect on an operand of at most 24 bits.
         value += rng.choice((0, 0, 0, rng.randint(-127, 126) << 24))
     else:
         first, second = rng.choices((0, rng.randrange(REGISTERS)), k=2)
@@ -96,7 +100,7 @@ def _set_register(rng: random.Random, bus: int, *, moving: bool) -> Step:
 
 
 def _trace(steps: list[Step], most: int) -> bool:
-    """Execute the control flow, note the registers at each step, and set the counts of the loops.
+    """Execute the control flow, note the registers at each place, and set the loops' counts.
 
     Return False if a loop would not run 1 to 3 times because its count register has changed, or if
     more than `most` instructions would be executed.

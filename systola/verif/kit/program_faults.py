@@ -107,10 +107,10 @@ class FaultWriter(SingleInstructions):
         self._word(entry, self._anything(entry), 1 << bit)
 
     def _limit(self, opcode: Opcode, name: str, value: int, unit: int = 1) -> dict[str, int]:
-        """Return the operand `name` with an index register, so that it has `value` in a later pass
-        of the loop.
+        """Return the operand `name`, often with an index register, so that it reaches `value`.
 
-        In the passes before, the operand is less by multiples of `unit`.
+        With the register, the operand has `value` in a later pass of the loop. In the passes
+        before, the operand is less by multiples of `unit`.
         """
         modulus = 1 << BY_OPCODE[opcode].field(name).width
         late: list[tuple[int, int]] = []
@@ -131,8 +131,8 @@ class FaultWriter(SingleInstructions):
         self._writer.words.append(word)
 
     def _illegal_field(self) -> None:
-        """Write a random instruction with one illegal field; its ranges may be beyond all
-        memories.
+        """Write a random instruction with one illegal field; other fields may name cells beyond
+        all memories.
         """
         rng, bus = self._rng, self._config.host_bus_bytes
         entry = rng.choice(INSTRUCTIONS)
@@ -181,8 +181,8 @@ class FaultWriter(SingleInstructions):
             self._word(entry, at, 1 << rng.choice(_reserved(entry)))
 
     def _long_tail(self, most: int) -> list[dict[str, int]]:
-        """Return operand `tail` with more than `most` bytes; return nothing if the field cannot
-        hold it.
+        """Return a list of one operand `tail` of more than `most` bytes; an empty list if the
+        field cannot hold so large a number.
         """
         _, longest = BY_OPCODE[Opcode.READ_HOST_MEMORY].field("tail").range
         return [{"tail": self._rng.randint(most + 1, longest)}] if most < longest else []
@@ -335,7 +335,7 @@ class FaultWriter(SingleInstructions):
             opcode = rng.choice((Opcode.ACTIVATE, Opcode.VECTOR))
             tables -= CURVE_TABLES - 1
             how = {"function": Function.TABLE, "wide": 1}
-            # With wide operands the results lie in exactly the lines of the operand.
+            # With wide operands, results may lie in exactly the lines of an operand: no OVERLAP.
             how |= {"wide_operands": 1} if opcode == Opcode.VECTOR else {}
         else:
             how = {} if opcode == Opcode.LOAD_TABLE else {"function": Function.TABLE}
@@ -485,8 +485,8 @@ class FaultWriter(SingleInstructions):
         opcode = rng.choice(opcodes)
         source, apart = start + rows, start + 4 * rows
         if opcode == Opcode.VECTOR:
-            # The results overlap an operand in a part of its lines: they begin at a later or
-            # earlier line or, if the machine has int16, at the same line and are longer.
+            # The results overlap a part of an operand's lines. Either the results begin at another
+            # line, or the machine has int16 and the results are longer than the operand.
             how = {"destination": source + rng.choice((-1, 1)) * rng.randint(1, rows - 1)}
             if self._config.wide and rng.random() < 0.3:
                 how = {"destination": source, "wide": 1}
@@ -506,7 +506,7 @@ class FaultWriter(SingleInstructions):
         self._one(opcode, **where)
 
     def _other_machine(self) -> None:
-        """Write a Require_Machine with one or several wrong numbers, often by a single bit."""
+        """Write a Require_Machine with one or several operands wrong, often in a single bit."""
         rng, opcode, own = self._rng, Opcode.REQUIRE_MACHINE, self._writer.machine
         found = dict(own)
         while found == own:

@@ -47,8 +47,9 @@ class LimitWriter(SingleInstructions):
         getattr(self, f"_{fault.name.lower()}")()
 
     def _factors(self, most: int, *bits: int) -> list[int]:
-        """Return random numbers from 1 on, each of at most the given bits, with a product of at
-        most `most`.
+        """Return random numbers from 1 on, with a product of at most `most`.
+
+        `bits` has the largest width in bits of each number.
         """
         found: list[int] = []
         for width in bits:
@@ -59,9 +60,10 @@ class LimitWriter(SingleInstructions):
         return [min(value, (1 << width) - 1) for value, width in zip(found, bits, strict=True)]
 
     def _beyond(self, limit: int, *bits: int, unit: int = 1) -> tuple[list[int], int]:
-        """Return factors of at most `bits` bits and a start, for a region of over `limit` cells.
+        """Return the length, as factors, and the first cell of a region that exceeds a memory.
 
-        The region's length is the product of the factors times `unit`. Either the region ends one
+        The memory has `limit` cells. `bits` has the largest width in bits of each factor. The
+        region's length is the product of the factors times `unit`. Either the region ends one
         cell after the memory, or the product is a power of two. If the hardware lost the only bit
         of such a product, the region would seem empty.
         """
@@ -92,7 +94,7 @@ class LimitWriter(SingleInstructions):
                 at = self._value(opcode, "buffer", start)
                 self._one(opcode, **at, plane=plane, k_tiles=1 + blocks)
             case Opcode.ACTIVATE:
-                # The machine checks the accumulators before the buffer, so the sums must fit there.
+                # The sums must fit in the accumulators, which the machine checks first.
                 rows, n_tiles = self._factors(config.accumulator_rows, 16, 12)
                 vectors = rows * n_tiles << wide
                 at = self._value(opcode, "buffer", max(0, lines - vectors + 1))
@@ -159,7 +161,7 @@ class LimitWriter(SingleInstructions):
             at = {"parameter": start, "destination": 1, "reduction": Reduction.AVERAGE}
             self._one(opcode, **at)
             return
-        # The limits that are checked first allow this number of tiles or blocks.
+        # `count` tiles or blocks stay within the limits that the machine checks first.
         (count,) = self._factors(entries, 12)
         at = self._value(opcode, "parameter", entries - count + 1)
         match opcode:
@@ -211,8 +213,8 @@ class LimitWriter(SingleInstructions):
             return
         reads = opcode in _COPIES[:2]
         pitch = config.input_pitch if reads else config.output_pitch
-        # The machine checks the buffer lines first, of which there are as many as rows. So the
-        # number of rows must fit in the buffer.
+        # The machine checks the buffer lines first. Each row takes a line, so all rows must fit in
+        # the buffer.
         bits = min(16, config.buffer_lines.bit_length() - 1)
         (apart, stride), start = self._beyond(beats - pitch // bus, bits, 25 - bus.bit_length())
         at = self._value(opcode, "host", start * bus)

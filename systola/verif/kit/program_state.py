@@ -47,7 +47,11 @@ class Spans:
 
 @dataclass(frozen=True)
 class Region:
-    """A region that an operand names, with the operand's fields and the start at each execution."""
+    """A region of `size` cells that an operand names.
+
+    `operands` has the values of the operand's fields. `starts` has the region's first cell at each
+    execution of the instruction.
+    """
 
     span: Span
     operands: dict[str, int]
@@ -55,14 +59,14 @@ class Region:
     size: int
 
     def apart(self, other: Region) -> bool:
-        """Return whether the two regions overlap in no execution."""
+        """Return whether this region and `other` are disjoint in every execution."""
         return all(
             a + self.size <= b or b + other.size <= a
             for a, b in zip(self.starts, other.starts, strict=True)
         )
 
     def named(self, name: str, new: str) -> Region:
-        """Return this region for another operand: `new` replaces `name` in its fields' names."""
+        """Return this region for operand `new`, which replaces `name` in the fields' names."""
         operands = {key.replace(name, new, 1): value for key, value in self.operands.items()}
         return Region(self.span, operands, self.starts, self.size)
 
@@ -98,7 +102,7 @@ class ProgramState:
 
     @property
     def machine(self) -> dict[str, int]:
-        """The operands of the Require_Machine that this machine accepts."""
+        """The operands with which Require_Machine accepts a machine of this configuration."""
         return {
             "rows": self.config.rows,
             "columns": self.config.cols,
@@ -107,7 +111,7 @@ class ProgramState:
         }
 
     def emit(self, opcode: Opcode, *regions: Region, **operands: int) -> None:
-        """Write an instruction; its operands are the fields of the regions, and `operands`."""
+        """Write an instruction with the operands of `regions` and the further `operands`."""
         for region in regions:
             operands |= region.operands
             self.recent.setdefault(region.span, deque(maxlen=_RECENT)).append(region)
@@ -144,10 +148,9 @@ class ProgramState:
         return Region(span, operands, starts, size)
 
     def offsets(self, register: int, modulus: int) -> list[int]:
-        """Return how far a register is from its first value, at each execution of the present
-        place.
+        """Return a register's change since the first execution of the present place.
 
-        The differences are modulo `modulus`, from -modulus/2 on.
+        There is a change for each execution of the place, modulo `modulus`, from -modulus/2 on.
         """
         first = self.registers[0][register]
         half = modulus // 2
@@ -189,7 +192,10 @@ class ProgramState:
     def multiply(
         self, k_tiles: int, n_tiles: int, rows: int, wide_vectors: int = 0, wide_weights: int = 0
     ) -> None:
-        """Write a MatrixMultiply of this size with random places, and consume its tiles."""
+        """Write a MatrixMultiply of this size at random lines and rows.
+
+        The tiles of the instruction leave the model of the weight queue.
+        """
         self.consume(k_tiles * n_tiles << wide_weights)
         opcode, spans = Opcode.MATRIX_MULTIPLY, self.spans
         lines = rows * k_tiles << wide_vectors

@@ -370,7 +370,7 @@ class ProgramWriter(ProgramState):
         )
 
     def _walked(self) -> Window | None:
-        """Return a window that suits Depthwise and Pool, or None."""
+        """Return a window that suits Depthwise and Pool; None if no such window is found."""
         return self.some_window(
             lambda: pixel_window(self.rng),
             lambda w: w.pitch >= w.width and w.taps * w.windows <= _MOST_TAPS and w.taps <= 64,

@@ -61,9 +61,9 @@ def random_program(
 ) -> Image:
     """Make a program of about `instructions` random instructions, the same for the same arguments.
 
-    The program gives a value to all the state that it reads before it reads it. So a machine can
-    run it first, or after any other program. It ends at Halt, or at `fault`, one of `static_faults`
-    of the configuration.
+    The program reads no state that it has not written before. So a machine can run the program
+    first, or after any other program. The program ends at Halt, or at `fault`, one of
+    `static_faults` of the configuration.
     """
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
@@ -105,7 +105,7 @@ def random_program(
 
 
 def _random_spans(config: Config, rng: random.Random, code_pages: int) -> Spans:
-    """Choose the places of a program's data. The program itself comes last in the host window."""
+    """Choose the memory ranges of a program's data; the program comes last in the host window."""
 
     def part(memory: int, size: int) -> Span:
         size = min(size, memory)

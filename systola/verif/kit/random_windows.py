@@ -19,9 +19,10 @@ def pixel_window(rng: random.Random) -> Window:
 
 
 def packed_window(rng: random.Random, size: int, channels: int) -> Window:
-    """Return a random window on a feature map with several pixels in a line, often at its limits.
+    """Return a random window on a feature map with several pixels in a line.
 
-    A line has `size` bytes, a pixel `channels` bytes.
+    A line has `size` bytes, a pixel `channels` bytes. The window's operands are often the largest
+    or smallest that Convolve accepts.
     """
     width = rng.randint(1, 2 * _SIDE)
     most = max(1, size // channels)
@@ -40,8 +41,9 @@ def packed_window(rng: random.Random, size: int, channels: int) -> Window:
 
 
 def fits_packed(window: Window, size: int, channels: int) -> bool:
-    """Return whether Convolve accepts a window on packed channels, and the map's rows fit their
-    lines.
+    """Return whether Convolve accepts a window on packed channels.
+
+    Each row of the map has to fit in `pitch` lines, too.
     """
     return (
         window.dilation_x == 1
@@ -55,7 +57,7 @@ def fits_packed(window: Window, size: int, channels: int) -> bool:
 def _window(rng: random.Random, *, width: int, pitch: int, kernel: tuple[int, int]) -> Window:
     """Return a random window of a size that networks use.
 
-    Now and then it has values that only the text of the instruction set allows.
+    Now and then the window has extreme values, which are legal but which no network uses.
     """
     height = rng.randint(1, _SIDE)
     wild = rng.random() < 0.1

@@ -27,7 +27,7 @@ def writable_bits(config: Config) -> dict[Register, int]:
 
 
 def check_register(model: VerilatedModel, register: int, value: int) -> None:
-    """Fail unless a control register of the model has the given value."""
+    """Fail unless a control register of the simulated module `model` has the given value."""
     found = model.read(register)
     assert found == value, f"register 0x{register:03x} is 0x{found:x}, not 0x{value:x}"
 
@@ -37,7 +37,7 @@ def check_registers(
 ) -> None:
     """Check that each register in `writable` keeps the bits of its mask when others are written.
 
-    The registers in `constants` must keep their values.
+    Each register in `constants` must keep its value there, although the register is written.
     """
     for pattern in (0, 0xFFFF_FFFF, 0xA5C3_96F0, 0x5A3C_690F):
         values = {reg: pattern ^ n * 0x0101_1000 for n, reg in enumerate(writable)}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generated programs with numbers that lie halfway between two results, or next to halfway.
 
-The low bits of a product matter only there, and hardly any random number lies there.
+The low bits of a product matter only for such numbers, which hardly ever occur at random.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _PARAMETERS, _OUTPUT = HOST_PAGE_BYTES, 16 * HOST_PAGE_BYTES
 
 
 def sums_program(config: Config, seed: str) -> Image:
-    """Make a program in which Activate rounds sums that are just a bias, in all ways."""
+    """Make a program in which Activate rounds biases, as all weights are zero.
+
+    Activate rounds each bias in both rounding modes, to int8 and, if the machine has it, to int16.
+    """
     rng = random.Random(f"{config.name} {seed}")
     size = PARAMETER_PLANES * config.output_pitch
     count = min(
@@ -135,9 +138,9 @@ def _show(config: Config, host: int, line: int, rows: int) -> bytes:
 
 
 def _near(rng: random.Random, bits: int) -> int:
-    """Return a number in the middle of the range of `bits` bits, perhaps one off.
+    """Return 2^(`bits` - 1) or a number next to it, as half of the range of `bits` bits.
 
-    Perhaps one more bit of it is changed.
+    Perhaps another power of two is added or subtracted.
     """
     other = rng.choice((0, 1, -1)) << rng.randrange(bits)
     return (1 << bits - 1) + rng.choice((0, 0, 0, -1, -1, -1, 1)) + other
@@ -152,12 +155,12 @@ def _signed(rng: random.Random, value: int, bits: int) -> int:
 def _halfway(rng: random.Random) -> tuple[int, int, int, int]:
     """Return bias, multiplier, left shift and right shift for a result that is about halfway.
 
-    The bits of the product below the result are about half of the result's unit.
+    The bits of the product that are cut off are worth about half of the result's lowest bit.
     """
     while True:
         right = rng.choice((0, rng.randrange(8), rng.randrange(32)))
         odd = rng.randrange(1, 1 << rng.randint(1, 15), 2)
-        # Sum and multiplier have zeros below their odd parts.
+        # The sum gets `zeros` zeros as its lowest bits, and the multiplier gets `others` zeros.
         zeros = rng.choice((0, rng.randrange(8), rng.randrange(31)))
         others = rng.choice((0, rng.randrange(8), rng.randrange(31)))
         bits = 31 + right - zeros - others
@@ -173,7 +176,10 @@ def _halfway(rng: random.Random) -> tuple[int, int, int, int]:
 
 
 def _operands(rng: random.Random, wide: int, count: int) -> tuple[list[int], dict[str, int]]:
-    """Return `count` operands, and the multiplier and shift with which they lie about halfway."""
+    """Return `count` operands, with a multiplier and a shift.
+
+    Many scaled operands lie about halfway between two results.
+    """
     cut = 16 if wide else 11
     shift = rng.choice((0, 0, rng.randrange(14), rng.randrange(30)))
     if wide:
@@ -183,7 +189,7 @@ def _operands(rng: random.Random, wide: int, count: int) -> tuple[list[int], dic
         values = [_signed(rng, _near(rng, cut) * inverse, cut + 1) for _ in range(count)]
         values = [(value + (1 << 15)) % (1 << 16) - (1 << 15) for value in values]
     else:
-        # Some of the numbers lie halfway between two results, the others anywhere.
+        # Some of the scaled numbers lie about halfway between two results, the others anywhere.
         value = rng.randrange(1, 128, 2)
         size = cut + min(shift, 31 - cut)
         multiplier = _near(rng, size) * pow(value, -1, 1 << size) % (1 << size)
@@ -192,11 +198,11 @@ def _operands(rng: random.Random, wide: int, count: int) -> tuple[list[int], dic
 
 
 def _far_operands(rng: random.Random, count: int) -> tuple[list[int], dict[str, int]]:
-    """Return int16 operands, and a scale with a second shift that cuts off nearly all their bits.
+    """Return int16 operands, and a scale with a shift that cuts off nearly all operand bits.
 
-    Of the bits that are cut off, the first is set, and one other bit or none.
+    Of the bits that are cut off, the highest is 1, and at most one other bit is 1.
     """
-    # The first shift leaves the numbers unchanged, above `zeros` zero bits.
+    # Before this shift, a product is the operand followed by `zeros` zero bits.
     zeros = 14
     shift = rng.randint(zeros + 2, zeros + 15)
     first = 1 << shift - zeros - 1

@@ -22,7 +22,7 @@ ANY_END = frozenset(Fault)
 
 @dataclass(frozen=True)
 class Matrix:
-    """A record of the place of a matrix of bytes in memory, to name its elements in messages."""
+    """A record of the name and place of a matrix of bytes, for messages that name an element."""
 
     name: str
     offset: int
@@ -32,7 +32,7 @@ class Matrix:
     columns: int
 
     def place(self, offset: int) -> str | None:
-        """Return the name of the matrix element at byte `offset` of memory, or None."""
+        """Return the name of the element at byte `offset` of memory; None outside the matrix."""
         inside = offset - self.offset
         row, column = divmod(inside, self.stride) if self.stride else (0, inside)
         if 0 <= row < self.rows and column < self.columns:
@@ -65,8 +65,9 @@ def check(
     matrices: Iterable[Matrix] = (),
     about: Callable[[int], str] | None = None,
 ) -> None:
-    """Fail if two memories differ; the message has the first such byte and the text of `about` on
-    it.
+    """Fail if two memories differ; the message describes the first byte that differs.
+
+    `about` gets the offset of the byte, and returns more text for the message.
     """
     found = difference(expected, actual, matrices)
     if found is not None and about is not None and expected.size == actual.size:
@@ -78,8 +79,8 @@ def check(
 def check_end(fault: FaultReport | None, ends: Container[Fault] = HALT) -> None:
     """Fail unless a program has ended as its test expects, in one of `ends`.
 
-    This also guards a test in which machine and golden model fault alike at a place that was not
-    meant: such a test shows nothing. `fault` is None at Halt.
+    A fault that is not in `ends` fails the test even if the golden model has the same fault.
+    `fault` is None for a program that ended at Halt.
     """
     cause = fault.cause if fault else Fault.NONE
     if cause in ends:

@@ -11,16 +11,16 @@ import cocotb
 CONSTANT_SEED = 1
 """The default of SEED, a constant, so that a commit always gives the same tests."""
 SEEDS = 1 << 31
-"""The bound of the seeds of test cases, which are smaller."""
+"""The number of possible seeds of a test case: 0 to SEEDS - 1."""
 
 asked: set[str] = set()
-"""The test cases of this process that have asked for a seed: their outcome may depend on SEED."""
+"""The test cases that have asked for a seed, so that SEED may change their outcome."""
 
 
 def run_seed() -> int:
     """Return the number SEED, from which every seed of this run of pytest is made.
 
-    conftest.py puts it into the environment, with CONSTANT_SEED by default.
+    conftest.py puts SEED into the environment, by default CONSTANT_SEED.
     """
     return int(os.environ["SEED"])
 
@@ -40,6 +40,6 @@ def case_seed() -> int:
 
 def random_seed() -> int:
     """Return the seed of this test case; in a simulator, mixed with the cocotb test's name."""
-    # cocotb's initial seed is the seed of the case, to which it adds the name of the test.
+    # cocotb begins with the seed of the test case, and adds the name of the cocotb test.
     mixed = getattr(cocotb, "RANDOM_SEED", None)
     return case_seed() if mixed is None else mixed % SEEDS

@@ -15,7 +15,7 @@ CLOCK_NS = 10
 class SerialLine:
     """The far end of a serial line, which drives pin `rx` of `dut` and listens to pin `tx`.
 
-    A bit takes `divisor` clock cycles of the board. This end is faster by the fraction `faster`.
+    A bit takes `divisor` clock cycles of the board. The far end is faster by the fraction `faster`.
     Received bytes are in `received`; a byte without a stop bit counts in `broken`.
     """
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def read_bit(port: Any) -> bool:
-    """Return the value of a 1-bit port. Raises ValueError if it is neither 0 nor 1."""
+    """Return the value of a 1-bit port. Raises ValueError if the bit is neither 0 nor 1."""
     return bool(port.value)
 
 

@@ -28,18 +28,19 @@ def product_program(config: Config, seed: str, fault: Fault) -> Image:
 def packing_program(config: Config, seed: str) -> Image:
     """Make a program of one Convolve on packed channels that breaks a limit of its window.
 
-    Its pixels do not fit in a vector, a row or a step.
+    In bytes, the kernel's width, the step, the left edge or the map's width is too large.
     """
     return program_alone(config, seed, _packing)
 
 
 class _ProductWriter(LimitWriter):
     def _beyond(self, limit: int, *bits: int, unit: int = 1) -> tuple[list[int], int]:
-        """Return factors of at most `bits` bits and a start, for a region of over `limit` cells.
+        """Return the length, as factors, and the first cell of a region that exceeds a memory.
 
-        The region's length is the product of the factors times `unit`. If possible, this length is
-        a power of two beyond `limit`, plus a rest. A region with only the rest as its length, from
-        the start on, ends inside the limit.
+        The memory has `limit` cells. `bits` has the largest width in bits of each factor. The
+        region's length is the product of the factors times `unit`. If possible, the length is a
+        power of two above `limit`, plus a rest. With only the rest as its length, the region would
+        fit in the memory.
         """
         rng = self._rng
         most = unit * math.prod((1 << width) - 1 for width in bits)
@@ -63,7 +64,7 @@ class _ProductWriter(LimitWriter):
         powers = [
             1 << bit for bit in range(lines.bit_length(), (pixels_end << 12).bit_length() - 1)
         ]
-        # The last four powers are chosen more often; the other powers test the lower bits.
+        # The four largest powers are chosen more often; the other powers test the lower bits.
         power = rng.choice((*powers, *powers[-4:]))
         for _ in range(10 * ATTEMPTS):
             blocks = rng.randint(min(4095, 1 + power // pixels_end), 4095)
@@ -90,9 +91,9 @@ class _ProductWriter(LimitWriter):
 
 
 def _factors(rng: random.Random, product: int, *widths: int) -> list[int]:
-    """Return random factors of at most these widths in bits, with a product of about `product`.
+    """Return random factors with a product of `product` or somewhat more, rarely less.
 
-    Their product is rarely less than `product`.
+    `widths` has the largest width in bits of each factor.
     """
     factors = [0] * len(widths)
     for place in rng.sample(range(len(widths)), len(widths)):
@@ -112,9 +113,9 @@ def _packing(state: ProgramState) -> None:
     if operand == "width":
         pitch = rng.randint(1, rng.choice((4, min(4095, (most * channels - 1) // rows))))
     sign = rng.choice((1, -1)) if operand == "left" else 1
-    # `first` is the smallest number of bytes that does not fit. A positive `left` must stay below
-    # the limit, other numbers may reach it. The operand has `first` bytes or a power of two,
-    # rounded up to whole channels.
+    # `first` is the smallest number of bytes that does not fit. A positive `left` must be less
+    # than rows * pitch bytes, other operands may be equal. The operand gets `first` bytes or a
+    # larger power of two, rounded up to whole pixels.
     first = rows * pitch + (operand != "left" or sign < 0)
     powers = [1 << bit for bit in range(first.bit_length(), (most * channels).bit_length())]
     number = -(-rng.choice([first, *powers]) // channels)

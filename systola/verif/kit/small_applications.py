@@ -16,7 +16,7 @@ SEED = 7
 def recurrent(batch: int, inputs: int, size: int) -> Application:
     """Return a recurrent network of three cells, as in LSTM0.
 
-    The first cell reads the input, the second has a residual.
+    The first cell reads the input. The second cell has a residual connection.
     """
     cells = [
         {"size": size, "from": ["input"]},

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generated programs of windows that reach far over a feature map.
 
-Only the map's lines that the windows use are filled, so the map may be large. So the steps from tap
-to tap, and from row to row, can have any bit set, and several at a time. The windows still end
-inside the map.
+Only the map's lines that the windows use are filled, so the map may be large. Then the distances
+from tap to tap, and from row to row, can have any bits set. The windows still end inside the map.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from systola.verif.kit.window_uses import memory_with_entry, set_window, window_
 
 _WINDOWS = 8
 _WIDTH = 8
-"""The number of lines that are filled in each row of the map."""
+"""The largest number of lines that are filled in a row of the map."""
 _TAPS = 4
 _RESULTS = 4
 _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (2, 3, 5))
@@ -31,7 +30,7 @@ _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (2, 3, 5))
 def sparse_program(config: Config, seed: str) -> Image:
     """Make a program that uses several windows, each in all instructions that have a window.
 
-    It copies the results to host memory.
+    The program copies the results to host memory.
     """
     rng = random.Random(f"{config.name} {seed}")
     data = np.random.default_rng(rng.getrandbits(64))
@@ -64,9 +63,9 @@ def sparse_program(config: Config, seed: str) -> Image:
 
 
 def _window(rng: random.Random, lines: int) -> Window:
-    """Return random settings for a window of two rows of two taps, or fewer.
+    """Return random window settings: two rows of windows, with two rows of taps in each window.
 
-    Its map has at most `lines` lines.
+    The map has at most `lines` lines.
     """
 
     def number(most: int) -> int:
@@ -91,7 +90,7 @@ def _window(rng: random.Random, lines: int) -> Window:
 
 
 def _rows(window: Window) -> set[int]:
-    """Return the numbers of the map's rows in which a tap lies."""
+    """Return the numbers of the map's rows with a tap, counted from 0 at the top."""
     return {
         window.stride_y * row + window.dilation_y * tap
         for row in range(window.out_height)

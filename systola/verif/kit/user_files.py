@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 NOBODY = 65534
-"""The number of a user without rights."""
+"""The user ID (UID) of a user without rights."""
 
 
 def tree(folder: Path) -> dict[str, tuple[int, bytes | str | None]]:
@@ -71,7 +71,7 @@ def null_device(path: Path) -> None:
 
 @contextmanager
 def protected_folder() -> Generator[Path]:
-    """Make a folder for a test and enter it; nobody can write to file `old` or in `below`."""
+    """Make a folder for a test and enter it; nobody can write to file `old` or folder `below`."""
     with TemporaryDirectory() as name, chdir(name):
         folder = Path(name)
         folder.chmod(0o777)

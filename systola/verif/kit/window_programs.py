@@ -2,7 +2,7 @@
 """Generated programs of windows with operands of every size, on a feature map of few lines.
 
 Kernels, steps and results reach far beyond the map, so that most of the taps are outside. Each tap
-outside still takes its tile or its cycle, and must not be mistaken for a tap inside.
+outside still takes a weight tile or a cycle, and must not be mistaken for a tap inside.
 """
 
 from __future__ import annotations
@@ -157,9 +157,9 @@ class _Writer:
         self._show(window.windows * blocks)
 
     def _number(self, most: int) -> int:
-        """Choose a number of bits, and return a random number of so many bits, from 1 to `most`.
+        """Return a random number from 1 to `most`, of a width in bits that is chosen first.
 
-        The number `most` itself comes twice as often as each number of bits.
+        The number `most` itself is chosen twice as often as each width.
         """
         bits = self._rng.randint(1, most.bit_length() + 2)
         if bits > most.bit_length():

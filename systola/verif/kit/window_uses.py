@@ -15,9 +15,7 @@ from systola.verif.kit.images import random_memory, random_parameter_entry
 def memory_with_entry(
     config: Config, data: np.random.Generator, pages: int, place: int
 ) -> NDArray[np.uint8]:
-    """Return random host memory, with one parameter entry for all these instructions at byte
-    `place`.
-    """
+    """Return `pages` pages of random host memory, with a random parameter entry at byte `place`."""
     host = random_memory(data, pages)
     entry = random_parameter_entry(data, config)
     host[place:][: entry.size] = entry
@@ -37,8 +35,8 @@ def window_uses(
 ) -> list[list[bytes]]:
     """Return a Convolve, a Pool and, if the machine has it, a Depthwise for a window.
 
-    The map is at line `place`. Each comes with the instructions that bring its results to line
-    `results`.
+    The map begins at line `place`. Each list also has the instructions that bring the results to
+    the buffer, from line `results` on.
     """
     rows = {"rows": window.windows, "n_tiles": 1}
     common = {"buffer": place, "destination": results, "blocks": 1, "parameter": 0}

@@ -97,7 +97,7 @@ def _campaign(
 
 
 def _run_trials(design: Design[M], record: Record, trials: Sequence[TrialOn[M]], jobs: int) -> None:
-    """Run the trials on each mutant, after the same simulator has run them without a fault."""
+    """Run the trials on each mutant; each simulator first runs the trials without a fault."""
     batches = [record.mutants[start:][:BATCH] for start in range(0, len(record.mutants), BATCH)]
     todo = [
         [mutant.number for mutant in batch if record.open(mutant.number, len(trials))]

@@ -35,9 +35,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Course(Generic[M]):
-    """The trials that all mutants in one simulator have to survive.
+    """A list of trials that are run on each mutant in one simulator.
 
-    `usual` has the cycles of each trial on the design without a fault.
+    `usual` has the cycle numbers of each trial on the design without a fault.
     """
 
     design: Design[M]
@@ -47,7 +47,7 @@ class Course(Generic[M]):
 
     @classmethod
     def of(cls, design: Design[M], library: Path, trials: Sequence[TrialOn[M]]) -> Course[M]:
-        """Return a Course after a run of its trials on the design without a fault.
+        """Run the trials on the design without a fault, and return a Course with the cycles.
 
         Raises Differs if the design fails a trial.
         """

@@ -23,7 +23,7 @@ M_co = TypeVar("M_co", bound=VerilatedModel, covariant=True)
 LINT = Path(__file__).with_name("lint.vlt")
 """Control file of Verilator for Verilog that Yosys writes."""
 _CONTENTS = "t:$meminit_v2"
-"""Yosys's selection of the cells with initial contents of memories, which have no mutants."""
+"""Pattern of Yosys for cells with the initial contents of memories, which have no mutants."""
 _POD_SOURCES = ("hdl/pod/", "hdl/link/", "hdl/control/link_")
 
 
@@ -42,7 +42,7 @@ class Design(Protocol[M_co]):
 
     @property
     def chosen(self) -> str:
-        """Return Yosys's selection of the cells that faults are planted in."""
+        """Return the pattern with which Yosys selects the cells that faults are planted in."""
         ...
 
     @property
@@ -161,4 +161,7 @@ The array is small, and the memories have their largest sizes, so that every bit
 length matters.
 """
 POD = PodDesign(preset("tiny-links"), 3, SharedMemory(word_bytes=16))
-"""The pod for mutation tests, which has every unit of a pod. Each core has two other neighbours."""
+"""The pod for mutation tests, which has every unit of a pod.
+
+The pod has three cores, so that a core has two different neighbours.
+"""

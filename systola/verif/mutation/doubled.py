@@ -67,7 +67,10 @@ def _is_gate(cell: Cell) -> bool:
 def _behind(
     cells: dict[str, Cell], chosen: Bit, fresh: Iterator[int]
 ) -> tuple[dict[Bit, Bit], list[str]]:
-    """Return the bits that the fault may change, each with its copy, and the cells to copy."""
+    """Return the bits that the fault may change, and the cells to copy.
+
+    Each bit that the fault may change is the key of its bit in the faulty copy.
+    """
     readers: dict[Bit, list[str]] = {}
     for name, cell in cells.items():
         if _is_gate(cell):

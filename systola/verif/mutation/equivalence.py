@@ -2,7 +2,7 @@
 """Proofs that mutants are harmless, so that no test can find them.
 
 `dead` finds mutants that reach no output of the design at all (systola.verif.mutation.reach).
-`harmless` finds mutants without an effect at their place, with Yosys' SAT solver.
+`harmless` finds mutants without an effect on the module around the fault, with Yosys' SAT solver.
 
 A mutant makes a difference if in some cycle it changes a register, a memory, a multiplier or an
 output of the module. State and inputs are the same with and without the fault
@@ -96,7 +96,7 @@ def harmless(
 
 
 def _surroundings(design: Design[M]) -> dict[str, str]:
-    """Return for the name of each module the name of the module that contains it."""
+    """Return a map from the name of a module to the name of the module that contains it."""
     around: dict[str, str] = {}
     module = ""
     for line in design.rtlil.splitlines():

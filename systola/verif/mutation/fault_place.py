@@ -25,8 +25,8 @@ class FaultPlace:
 
     `among` cells of the fault's module have type `kind` and the same `sources`. The fault is in
     cell `number` of these cells, in the design's order, in a port of `width` bits. `unit` is the
-    module's name in the module around it. `file` is the source of most of its cells, as cells that
-    Yosys has made have no source.
+    name of the fault's module in the module around it. `file` is the source file of most cells of
+    the fault's module; cells that Yosys has made have no source.
     """
 
     unit: str
@@ -65,7 +65,7 @@ class FaultPlace:
     def among_modules(self, modules: Modules) -> Mutant | None:
         """Return the fault as a mutant of another design, None if the design lacks its place.
 
-        A module with the same name comes first, else the first suitable module has the fault.
+        A suitable module with the same name gets the fault, or else the first suitable module.
         """
         found: list[Mutant] = []
         for name, module in modules.items():

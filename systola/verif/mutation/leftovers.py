@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of programs after an abandoned one that has left its queues full.
+"""Trials of programs that run after an abandoned program, which has left the queues full.
 
-A soft reset empties all queues. A place in a queue that it does not clear shows only if the queue
-held something, and if the next program uses that queue.
+A soft reset empties all queues. An entry that the reset fails to clear shows only under two
+conditions: the abandoned program has filled the queue, and the next program uses the queue.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from systola.verif.kit.window_uses import memory_with_entry
 from systola.verif.mutation.trial import MEMORIES, Facts, Trial, program_trial
 
 _LINES = 400
-"""Lines of a copy that takes longer than an abandoned program has."""
+"""Number of lines of a copy that is not finished when its program is abandoned."""
 _ABANDONED = 300
-"""Cycles after which a program with products that wait is abandoned."""
+"""Number of cycles after which a program with products that wait is abandoned."""
 _WRITING = (150, 170, 190, 210)
-"""Cycles after which a program that writes lines is abandoned."""
+"""Numbers of cycles after which a program that writes lines is abandoned."""
 _LAST = 4
-"""Lines of the product that waits: the last ones of a copy."""
+"""Number of lines of the product that waits for a copy; the lines are the copy's last lines."""
 _PARAMETERS, _DATA, _OUTPUT = (HOST_PAGE_BYTES * page for page in (1, 2, 4))
 
 
 def leftover_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Yield programs after others with products, or lines to be written, that still wait."""
+    """Yield trials of programs after an abandoned program in which products or lines wait."""
     data = np.random.default_rng(seed)
     lines = min(_LINES, config.buffer_lines // 2)
     for count in range(1, config.queue_depth + 1):
@@ -47,7 +47,7 @@ def leftover_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _both(name: str, before: Image, after: Trial, cycles: int, memory: int) -> Trial:
-    """Make a trial of `after`, once `before` was abandoned after `cycles`."""
+    """Make a trial that abandons program `before` after `cycles` cycles, then runs `after`."""
 
     def run(machine: Simulator, limit: int) -> Facts:
         result = machine.run(before, limit=limit, abandon_after=cycles)
@@ -60,8 +60,8 @@ def _both(name: str, before: Image, after: Trial, cycles: int, memory: int) -> T
 def _products_wait(config: Config, data: np.random.Generator, lines: int, count: int) -> Image:
     """Return a program with `count` products that wait for the last of many lines.
 
-    Each line has a burst of its own. So most bursts are not yet announced when it is abandoned.
-    The products are long, so that they do not end before the soft reset does.
+    Each line has a burst of its own. So most bursts are not yet announced when the program is
+    abandoned. The products are long, so that no product ends before the soft reset does.
     """
     stride = 2 * config.input_pitch
     copy = {**lines_in(config, host=_DATA, line=0, rows=lines), "stride": stride}
@@ -79,7 +79,7 @@ def _products_wait(config: Config, data: np.random.Generator, lines: int, count:
 
 
 def _product_waits(config: Config, data: np.random.Generator, lines: int) -> Image:
-    """Return a program with a product that waits for the second of two copies, and shows it."""
+    """Return a program with a product that waits for the second of two loads, and is copied out."""
     first = lines - _LAST
     size = {"rows": _LAST, "n_tiles": 1}
     pages = 4 + -(-lines * config.input_pitch // HOST_PAGE_BYTES)

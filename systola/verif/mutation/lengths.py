@@ -23,13 +23,15 @@ from systola.verif.mutation.trial import MEMORIES, Trial, program_trial
 BEATS = 1 << 18
 """Number of beats of the longest transfers, reduced if the memories are too small."""
 SPAN_BITS = range(14, 25)
-"""Range of the number of bits in a copy's span: its bytes from the first row to the last."""
+"""Range of the width in bits of a copy's span, the number of bytes from first to last row."""
 SPANS = 4
-"""Number of copies of each span. Half of them go into the buffer, half out of it. Half of all
-copies end a beat beyond the window.
+"""Number of copies for each width of the span.
+
+Half of the copies go into the buffer, half out of the buffer. Half of the copies end a beat beyond
+the host window.
 """
 SLOW = max(range(len(MEMORIES)), key=lambda number: MEMORIES[number][1])
-"""Index in MEMORIES of the memory that stalls most."""
+"""Index in MEMORIES of trial.py of the memory with the largest stall probability."""
 _DATA, _PARAMETERS, _OUTPUT = (HOST_PAGE_BYTES * page for page in (1, 5, 7))
 _BLOCKS = 9
 """Number of blocks of the transfer with the most lines."""
@@ -49,7 +51,10 @@ def length_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _span(config: Config, rng: random.Random, bits: int, *, inwards: bool, beyond: bool) -> Image:
-    """Return a copy with a span of `bits` bits, up to the window's end or a beat beyond it."""
+    """Return a program with a copy that has a span of `bits` bits.
+
+    The copy ends at the end of the host window or, if `beyond`, a beat beyond the end.
+    """
     rows = rng.randint(2, 5)
     bus = config.host_bus_bytes
     stride = rng.randrange(1 << bits - 1, 1 << bits) // rows & -bus
@@ -74,7 +79,7 @@ def _span(config: Config, rng: random.Random, bits: int, *, inwards: bool, beyon
 def _many_lines(config: Config, seed: int) -> Image:
     """Return a program that copies many lines into the buffer and out.
 
-    The lines go in block by block, with the last block cut, and out in one run.
+    The program copies the lines in block by block, with the last block cut, and out as one run.
     """
     lines = min(BEATS * _BLOCKS // (_BLOCKS - 1), config.buffer_lines)
     rows = lines // _BLOCKS

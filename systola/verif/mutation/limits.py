@@ -51,15 +51,15 @@ The product makes the region too large by a single bit.
 PACKINGS = 40
 """Number of programs with packed channels in which one operand is too large by a single bit."""
 STOCK_BITS = 28
-"""Largest number of address bits of a weight window in _stock_trials."""
+"""Largest width of a weight window's addresses, in bits, in trials of pending weight tiles."""
 FAR_ENDS = 20
-"""Number of programs that go beyond the end of each of the largest windows."""
+"""Number of programs that go beyond the end of each of the largest host windows."""
 WEIGHT_ENDS = 48
 """Number of programs with a weight window that is just large enough, or lacks a tile."""
 LONGEST = (0x1555, 0x2AAA)
-"""Numbers of rows in the longest programs; together the two numbers have all bits set."""
+"""Numbers of rows in the two longest programs; each of the low 14 bits is 1 in one number."""
 COUNT_BITS = 12
-"""Number of bits of the counts in _count_trials, which are slightly more than a power of two."""
+"""Largest width in bits of the counts in _count_trials: powers of two, plus 1 or 2."""
 STRIDE_BITS = BY_OPCODE[Opcode.READ_HOST_MEMORY].field("stride").width
 STRAIGHT = (0x1_5555, 0xAAAA)
 """Numbers of instructions before a loop; each bit up to bit 16 is 1 in one of the numbers."""
@@ -84,14 +84,14 @@ def size_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 def single_trials(config: Config, seed: int) -> Iterator[Trial]:
     """Yield trials of programs that go just beyond a limit, or have an illegal instruction."""
-    often = 3 * [Fault.BUFFER_RANGE]  # three more programs for this fault, as it has many kinds
+    often = 3 * [Fault.BUFFER_RANGE]  # more programs, as BUFFER_RANGE has many causes
     programs = [*lone_faults(config), *((fault, limit_program) for fault in often)]
     for number in range(LIMITS):
         for kind, (fault, program) in enumerate(programs):
             image = program(config, f"{seed} {number} {kind}", fault)
             yield program_trial(config, f"{fault.name.lower()} {number}", image, 0, ends={fault})
     for number in range(PRODUCTS_EACH):
-        # BUFFER_RANGE comes twice as often, since it has many kinds.
+        # BUFFER_RANGE comes twice as often, since this fault has many causes.
         for kind, fault in enumerate((*2 * [Fault.BUFFER_RANGE], *PRODUCTS)):
             image = product_program(config, f"{seed} {number} {kind}", fault)
             place = anywhere(config, image, f"{seed} {number}")
@@ -122,7 +122,10 @@ def _lone_trial(config: Config, name: str, word: bytes, ends: Container[Fault]) 
 
 
 def _function_trials(config: Config) -> Iterator[Trial]:
-    """Yield trials of every function with all combinations of table and flags, legal or not."""
+    """Yield trials of Activate and Vector with every function, legal or not.
+
+    Each function comes with several tables and with every combination of two flags.
+    """
     one = {"buffer": 0, "rows": 1, "parameter": 0}
     ends = {Fault.NONE, Fault.ILLEGAL_FIELD, Fault.UNAVAILABLE, Fault.TABLE_RANGE}
     others = {
@@ -189,7 +192,11 @@ def _tail_trials(config: Config) -> Iterator[Trial]:
 
 
 def _far_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Yield trials with windows of the largest size at any address, with accesses at their end."""
+    """Yield trials with host and weight windows of the largest size, at different addresses.
+
+    In some trials the data lie at the ends of the windows. In other trials a copy goes beyond the
+    end of the host window.
+    """
     high = 1 << config.address_bits
     for number, pattern in enumerate((0, 0xFF_5A5A_5A5A, 0xFF_A5A5_A5A5, 0xFF_FFFF_FFFF)):
         image = random_program(config, f"{seed} far {number}")
@@ -275,7 +282,7 @@ def _stride_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def _count_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Yield trials with counts that differ from one, or from two, by a single bit."""
+    """Yield trials with counts that exceed one, or two, by a power of two."""
     for bit in range(1, COUNT_BITS):
         for more in (1, 2):
             count = (1 << bit) + more
@@ -284,7 +291,10 @@ def _count_trials(config: Config, seed: int) -> Iterator[Trial]:
 
 
 def edge_trials(config: Config, seed: int) -> Iterator[Trial]:
-    """Yield windows at the lower and right edge of large maps, with each bit of a size 0 and 1."""
+    """Yield trials of windows at the lower and at the right edge of large maps.
+
+    Each bit of the map's height, or of its width in bytes, is 0 in one trial and 1 in another.
+    """
     for edge, write, bits in (
         ("lower", lower_edge_program, height_bits(config)),
         ("right", right_edge_program, width_bits(config) - 1),
@@ -315,13 +325,13 @@ def _straight_program(count: int) -> Image:
 def _stock_trials(config: Config) -> Iterator[Trial]:
     """Yield trials in which every bit of the number of pending weight tiles matters.
 
-    In the first kind, a Convolve takes more tiles than all Read_Weights together have fetched. In
-    the second kind, too many Read_Weights follow the first Read_Weights, which must not be
-    forgotten.
+    In one kind of trial, a Convolve takes more tiles than all Read_Weights together have fetched.
+    In the other kind, too many small Read_Weights follow a large Read_Weights. The machine finds
+    this fault only if it still counts the large Read_Weights as pending.
     """
     host = np.zeros(HOST_PAGE_BYTES, np.uint8)
     bits = min(TILE_BITS, STOCK_BITS - exact_log2(config.tile_bytes))
-    weights = np.zeros(config.tile_bytes << bits, np.uint8)  # programs read few of these tiles
+    weights = np.zeros(config.tile_bytes << bits, np.uint8)  # programs read few of the tiles
     taken = [
         encode(Opcode.SET_CONFIG_WINDOW, **{**PIXEL, "kernel_height": 255, "kernel_width": 255}),
         encode(

@@ -16,7 +16,7 @@ from systola.verif.mutation.design import Design, M
 SELECT = "planted_fault"
 """Name of the input that selects a mutant; the harness of the simulator drives it."""
 _LEFT_OUT = re.compile(r"(?:\w+_)?clk|CLK|EN")
-"""Pattern of ports without mutants: clocks, and write enables of memories (all bits are equal)."""
+"""Pattern of ports without mutants: clocks, and write enables of memories, with equal bits."""
 _SPARE = 0.1
 """Share of mutants requested beyond the wanted number, since some are left out."""
 _MACRO = "sram_1r1w.v"
@@ -29,8 +29,8 @@ opt_clean
 """
 """Beginning of a script of Yosys, which reads the design.
 
-For memories that are macros, Yosys reads only the ports. Without them it would take all ports of an
-unknown module for outputs, and cut off an input on which it plants a fault.
+For memories that are macros, Yosys reads only the ports. Otherwise Yosys would take all ports of
+an unknown module for outputs, and cut off an input on which Yosys plants a fault.
 """
 WRITE = (
     "delete */t:$meminit_v2",  # memories begin without contents, as in hdl/verilog.py
@@ -49,8 +49,9 @@ _SOURCE = re.compile(r"(?:.*/)?(hdl/[\w/]+\.py:\d+)")
 class Mutant:
     """A single fault: number `number` of a list; 0 is the design without a fault.
 
-    `mode` is the change of bit `bit` of a port of a cell. "inv" inverts it, "const0" and "const1"
-    fix it. "cnot0" and "cnot1" invert it while bit `control` of the same port is 0 or 1.
+    `mode` is the change of bit `bit` of a port of a cell. "inv" inverts the bit, "const0" and
+    "const1" fix the bit. "cnot0" and "cnot1" invert the bit while bit `control` of the port is 0
+    or 1.
     """
 
     number: int
@@ -61,7 +62,7 @@ class Mutant:
     bit: int
     control: int
     signal: str
-    """Name and bit of the faulty signal in the source; empty if it has no name there."""
+    """Name and bit of the faulty signal in the source; empty if the signal has no name."""
     sources: tuple[str, ...]
     """Source lines of the faulty cell in hdl/, such as "hdl/control/fetch.py:71"."""
 
