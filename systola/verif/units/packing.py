@@ -60,7 +60,10 @@ class Fields:
 
 
 _known: dict[int, tuple[Any, _Pack, _Unpack]] = {}
-"""For the id() of each shape: the shape itself, which must live on, and its two functions."""
+"""For the id() of each shape: the shape, and the functions that pack and unpack its values.
+
+The shape is kept alive, so that no other shape gets the same id().
+"""
 
 
 def to_bits(shape: Any, value: Any) -> int:
@@ -71,7 +74,7 @@ def to_bits(shape: Any, value: Any) -> int:
 def from_bits(shape: Any, bits: int) -> Any:
     """Return the value that a shape's `bits` stand for.
 
-    It is a number, signed or not, a member of an enumeration, or Fields.
+    The value is a signed or unsigned number, a member of an enumeration, or Fields.
     """
     return _functions(shape)[1](bits)
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bench that runs units with random inputs in Amaranth's simulator, to find broken promises.
 
-The inputs keep the promises of the unit's users.
+A promise is an assertion in a unit's file about its inputs or its state. The inputs of a bench keep
+all promises that users of the unit make.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ CYCLES_PER_DENSITY = 50
 Legal = Callable[[Any, Any, dict[str, Any], random.Random], None]
 """A function that corrects the random inputs of a cycle, to keep to the unit's contract.
 
-It gets the context of the simulator, the unit, a dictionary of its own and random numbers.
+The function gets the simulator's context, the unit, a dictionary that lasts from cycle to cycle,
+and a source of random numbers.
 """
 
 

@@ -67,7 +67,7 @@ WORD = data.StructLayout({"word": 4})
 
 
 def _ring_users(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Keep at most 5 payloads in the ring, and drop none before it can be seen."""
+    """Keep at most 5 payloads in the ring, and pop each at least two cycles after its push."""
     pushed = state.setdefault("pushed", [])
     count, visible = len(pushed), sum(age >= 2 for age in pushed)
     push = context.get(unit.push) and count < 5
@@ -92,7 +92,7 @@ def _walks(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random)
 def _beats_with_credits(
     context: Any, unit: Any, state: dict[str, Any], drawn: random.Random
 ) -> None:
-    """Send a beat only with a credit, which comes back a cycle after a beat was taken."""
+    """Send a beat only with a credit; output `credit` gives one back for each beat taken."""
     credits = state.setdefault("credits", LINKED.link_beats) + context.get(unit.credit)
     sends = context.get(unit.valid) and credits > 0
     context.set(unit.valid, sends)
@@ -110,7 +110,10 @@ def _credits_for_beats(
 
 
 def _one_kind(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Send only beats of the kind of the row: beats of the other kind are never taken."""
+    """Send only beats of the kind (lines or sums) that the offered row has.
+
+    Beats of the other kind would never be taken.
+    """
     context.set(unit.beat.payload.sums, context.get(unit.cleared.payload.sums))
 
 
@@ -124,7 +127,7 @@ def _some_rows(context: Any, unit: Any, state: dict[str, Any], drawn: random.Ran
 def _answers_of_writes(
     context: Any, unit: Any, state: dict[str, Any], drawn: random.Random
 ) -> None:
-    """Answer no more writes than there are, and begin no more than may be in flight."""
+    """Answer only writes that have begun, with at most WRITES_IN_FLIGHT at a time."""
     count = state.setdefault("count", 0)
     taken = unit.from_memory[exact_log2(BusPort.HOST_WRITE)].taken
     writes = context.get(unit.written) and count < WRITES_IN_FLIGHT
@@ -135,7 +138,7 @@ def _answers_of_writes(
 
 
 def _neighbours(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Let the core come to barriers and wait there, and let neighbours send tokens as they may."""
+    """Let the core come to barriers and wait there; each neighbour sends two tokens a barrier."""
     cycle = state["cycle"] = state.get("cycle", -1) + 1
     state["barriers"] = state.get("barriers", 1) + context.get(unit.passed)
     if state.get("waits"):
@@ -151,7 +154,7 @@ def _neighbours(context: Any, unit: Any, state: dict[str, Any], drawn: random.Ra
 
 
 def _reads_of_updates(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """If an update adds to an accumulator row, read the row's bank."""
+    """Announce a read of the row's bank with each update that adds to an accumulator row."""
     update = unit.update
     adds = context.get(update.enable) and context.get(update.adds)
     context.set(update.reads, (1 << context.get(update.address) % 2) if adds else 0)
@@ -176,7 +179,7 @@ def _some_transfers(context: Any, unit: Any, state: dict[str, Any], drawn: rando
 
 
 def _reads_answered(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Let the memory answer only bursts that were requested, after a long silence."""
+    """Let the memory answer only requested bursts, and be silent for the first 200 cycles."""
     count = state.setdefault("count", 0)
     silent = state["cycle"] = state.get("cycle", 0) + 1
     if not count or silent < 200:
@@ -246,7 +249,7 @@ def _beats_of_writes(context: Any, unit: Any, state: dict[str, Any], drawn: rand
 
 
 def _words_for_all(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Let the memory send words of requested bursts only, after a long silence."""
+    """Let the memory send words of requested bursts only, and none in the first 150 cycles."""
     words = state.setdefault("words", 0)
     cycle = state["cycle"] = state.get("cycle", 0) + 1
     comes = context.get(unit.word_valid) and words > 0 and cycle > 150
@@ -276,7 +279,7 @@ def _pages(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random)
 
 
 def _few_credits(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Give back no more credits than the sender has spent."""
+    """Let no more credits be on the way to the sender than the sender can have spent."""
     kept = state.setdefault("kept", 0)
     comes = context.get(unit.receiver.credit) and kept < LINKED.link_beats
     context.set(unit.receiver.credit, comes)
@@ -292,9 +295,9 @@ def _swaps(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random)
 
 
 def _weight_commands(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Offer Read_Weights commands of whole tiles until they are popped, and answer their requests.
+    """Offer each Read_Weights of whole tiles until it is popped, and answer the unit's bursts.
 
-    The memory may be silent for a while first.
+    In some runs the memory is silent for the first 200 cycles.
     """
     cycle = state["cycle"] = state.get("cycle", 0) + 1
     context.set(unit.stop, cycle > 300)
@@ -327,7 +330,7 @@ def _weight_commands(context: Any, unit: Any, state: dict[str, Any], drawn: rand
 
 
 def _entries(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Show a queue entry until it is popped, with few addresses, and lines without a tail."""
+    """Show each entry, for one to three lines or parameters, until it is popped."""
     if state.get("popped", True):
         first = drawn.randrange(4)
         context.set(unit.entries.command.kind, drawn.choice((Kind.BUFFER, Kind.PARAMETERS)))
@@ -340,9 +343,9 @@ def _entries(context: Any, unit: Any, state: dict[str, Any], drawn: random.Rando
 
 
 def _lines_out(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Offer a command of some lines, in which each line is a run, until it is popped.
+    """Offer each command until it is popped: up to 30 lines, each of one beat.
 
-    Each burst that was written gets an answer.
+    The memory answers only bursts that were written.
     """
     cycle = state["cycle"] = state.get("cycle", 0) + 1
     command, bus = unit.queue.command, unit.bus
@@ -374,9 +377,9 @@ _LEVELS = (
 
 
 def _vectors_apart(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Issue each vector for both cycles of a step.
+    """Show each issued vector in both cycles of a step.
 
-    Vectors are so far apart that their values come one after the other.
+    Vectors are issued so that the value of an earlier vector never comes after a later one's.
     """
     cycle = state["cycle"] = state.get("cycle", -1) + 1
     context.set(unit.first_turn, cycle % 2 == 0)
@@ -396,7 +399,7 @@ def _vectors_apart(context: Any, unit: Any, state: dict[str, Any], drawn: random
 
 
 def _look_ups_apart(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """Look up results only in cycles in which no element is looked up, and no curve ends."""
+    """Look up no result in a cycle in which a gathered line is looked up, or a curve ends."""
     cycle = state["cycle"] = state.get("cycle", -1) + 1
     gathers, ends = state.setdefault("gathers", set()), state.setdefault("ends", set())
     if context.get(unit.gathers):
@@ -414,7 +417,7 @@ def _look_ups_apart(context: Any, unit: Any, state: dict[str, Any], drawn: rando
 
 
 def _results_apart(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
-    """End a vector only while no other vector writes its second line, or ends in the gates."""
+    """Let vectors end only so that no two results need the same cycle to write a line."""
     cycle = state["cycle"] = state.get("cycle", -1) + 1
     taken = state.setdefault("taken", set())
     if context.get(unit.finishes):

@@ -27,7 +27,7 @@ class Broken:
 
     @property
     def fault(self) -> Fault:
-        """The fault to plant; without `unit` it is in the file of the bench's unit."""
+        """The fault to plant, in the file of `unit`, or of the bench's unit if `unit` is empty."""
         return Fault(unit=self.unit or self.bench, old=self.old, new=self.new)
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that units still pass their own tests after synthesis.
 
-`make sim NETLIST=ecp5` does the same with the whole machine. Between them these units have every
-kind of cell: look-up tables, carry chains, flip-flops, memories in blocks and in look-up tables,
-multipliers.
+`make sim NETLIST=ecp5` does the same with the whole machine. Together, the units of this test have
+every kind of cell: look-up tables, carry chains, flip-flops, memories in blocks and in look-up
+tables, multipliers.
 """
 
 from importlib import import_module

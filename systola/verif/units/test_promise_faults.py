@@ -13,7 +13,7 @@ from systola.verif.units.promise_benches import BENCHES
 from systola.verif.units.promise_faults import BROKEN, Broken
 
 SEEDS = 8
-"""The number of seeds that are tried for a fault: another promise may be broken first."""
+"""The number of seeds tried for a fault, as with some seeds it breaks another promise first."""
 SOME = BROKEN[::10]
 """The faults that are planted in the quick tests."""
 
@@ -23,7 +23,7 @@ OF_USERS = {
     "a tile is swapped in before it is there",
     "a core is not ready for an answer",
 }
-"""Promises of the units' users, which are other units and have no bench here."""
+"""Promises that only a unit's users can break, by inputs that the bench keeps legal."""
 
 
 def promises_of(path: str) -> list[str]:

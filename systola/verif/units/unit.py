@@ -108,7 +108,7 @@ def run_unit(
     """Run the cocotb tests of verif/units/*/`name`.py on `component`.
 
     The tests see `variant` in `chosen_variant`. `modules` is the Verilog of modules that the
-    component places by name; it may leave out blocks of `fabric`. NETLIST asks for the netlist of
+    component places by name, without the blocks of `fabric`. NETLIST asks for the netlist of
     the component, synthesised for NETLIST's fabric unless the test chooses another. A campaign of
     mutants may ask for a fault in the component: see systola.verif.mutation.planted_unit.
     """
@@ -164,7 +164,7 @@ def chosen_variant() -> str:
 
 
 def rng(*about: object) -> random.Random:
-    """Return a generator of random numbers, seeded by the run's seed and by the use, `about`."""
+    """Return a generator of random numbers, seeded by the run's seed and the texts in `about`."""
     return random.Random(" ".join(map(str, (random_seed(), *about))))
 
 

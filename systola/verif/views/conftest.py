@@ -28,7 +28,7 @@ def browser() -> Generator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any) -> Generator[Callable[..., Any]]:
-    """Yield a function that opens an address in a new window, of a width and colour scheme.
+    """Yield a function that opens an address in a window of a given width and colour scheme.
 
     The test fails if a page reports an error.
     """

@@ -15,7 +15,7 @@ from systola.views.array_wave import CONFIG, read_states
 
 ROWS, COLS = CONFIG.rows, CONFIG.cols
 SUMMED = 3
-"""Cycles from an activation in its multiplier to its product's sum (see docs/architecture.md)."""
+"""Cycles from an activation in the operand register to the partial sum with its product."""
 
 VCD = """$scope module tpu $end
 $scope module tpu $end
@@ -64,10 +64,10 @@ def test_reads_what_has_settled(tmp_path):
 
 @pytest.mark.thorough
 def test_every_sum(tmp_path):
-    """Check each partial sum of a product in the array, with weights that come in time.
+    """Check each partial sum of the array while it computes a matrix product.
 
     A partial sum is the sum of the row above, one cycle earlier, plus activation times weight. The
-    results must equal numpy's.
+    sums of the last row must equal numpy's product.
     """
     m, k, n = 25, ROWS, COLS
     a, layer = random_gemm(m, k, n, random_seed())

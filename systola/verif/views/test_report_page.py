@@ -68,7 +68,7 @@ def luminance(colour):
 
 
 def test_it_needs_nothing_else(plain, open_page):
-    """Check that the page loads no other file, and shows names of the user as plain text."""
+    """Check that the page loads no other file, and shows names with HTML tags as plain text."""
     _, address = plain
     page = open_page("about:blank")
     asked = []
@@ -248,9 +248,9 @@ def test_what_is_measured(recorded, open_page):
 
 @pytest.mark.thorough
 def test_a_window_of_the_timeline(recorded, tmp_path, open_page):
-    """Check that a page with a window of cycles draws the part of the recording in this window.
+    """Check that a page for a window of cycles draws the units' work in this window only.
 
-    The time axis begins at the window.
+    The time axis has only cycles of the window.
     """
     run, _ = recorded
     ((program, result),) = run.recorded

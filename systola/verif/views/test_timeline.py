@@ -185,7 +185,7 @@ def test_the_model_beside_it(recorded, monkeypatch):
 
 @pytest.mark.thorough
 def test_a_fetch_of_weights_ends_with_its_last_tile():
-    """Check that each Read_Weights ends with its own tiles, with several in flight.
+    """Check that a Read_Weights ends with its last tile, even if others are in flight.
 
     In this test a weight tile has 4 beats.
     """

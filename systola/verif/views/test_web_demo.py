@@ -44,7 +44,7 @@ def array(step: int) -> dict[str, list[list[int]]]:
 
 
 def pretended(pixels: Any) -> dict[str, Any]:
-    """Return an invented classification at once: the set pixels as cycles, and four states."""
+    """Return an invented classification, with as many cycles as set pixels, and four states."""
     lit = sum(each > 0 for each in pixels)
     return {
         "digit": 7,
@@ -134,7 +134,7 @@ def test_what_is_no_picture(port: int, body: str) -> None:
 
 
 def test_only_for_this_machine(port: int) -> None:
-    """Check that requests with another host name are refused, even if the name leads here."""
+    """Check that the server refuses requests with any host name but its own, and unknown paths."""
     for method, path in (("GET", "/"), ("POST", "/classify")):
         for name in (f"example.com:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}", "", "[::1]"):
             assert ask(port, method, path, "[]", Host=name)[0] == 403
@@ -307,7 +307,7 @@ def test_a_port_that_is_taken(port: int, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def shown(page: Any) -> list[list[str]]:
-    """Return activation, weight and sum that the page shows for each element of the array."""
+    """Return the activation, weight and sum of each array element, as shown on the page."""
     return [cell.inner_text().split("\n") for cell in page.locator("#elements td").all()]
 
 

@@ -41,14 +41,14 @@ from systola.verif.xprop.unit import CYCLES, Result, check_unit
 
 @dataclass(frozen=True, kw_only=True)
 class Examined:
-    """A unit that is examined: how it is made, and arguments of `check_unit`."""
+    """A unit to examine: a function that makes the unit, and arguments of `check_unit`."""
 
     make: Callable[[], wiring.Component]
     legal: Sequence[str] = ()
     when: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def check(self, folder: Path) -> Result:
-        """Return the outputs of the unit, by the findings of a solver."""
+        """Return the outputs of the unit, as known, free or unknown."""
         return check_unit(self.make(), folder, self.legal, self.when)
 
 
@@ -97,7 +97,8 @@ UNITS: Mapping[str, Examined] = {
         when={"entering": "enters_d"},
     ),
     "tile_reader": Examined(make=lambda: TileReader(config=preset("2x2-training"))),
-    # A word comes for a burst alone, which is no condition on the inputs of one cycle.
+    # Words come only for requested bursts. A condition on the inputs of one cycle cannot say that,
+    # so words come at any time here.
     "weight_broadcast": Examined(
         make=lambda: WeightBroadcast(cores=2, address_bits=4, word_bytes=1, patience=3)
     ),
@@ -107,20 +108,20 @@ UNITS: Mapping[str, Examined] = {
     ),
     "page_router": Examined(make=lambda: PageRouter(cores=2)),
     **{name: _of_tiny(name) for name in ("machine_control", "sequencer", "host_read_port")},
-    # Entries of the trace that no tag has reached hold anything.
+    # Trace entries are unknown until a tag is written, so the trace is not read here.
     "control_registers": _of_tiny(
         "control_registers",
         legal=(f"bus__araddr < {int(Register.TRACE)}",),
         when=dict.fromkeys((*_WINDOWS, "bus_timeout"), "1"),
     ),
-    # A row comes a cycle after its `valid` and `pop`.
+    # A row comes in the cycle after `valid` and `pop`, so `rows__row` is left out here.
     "weight_fetch": _of_tiny(
         "weight_fetch", legal=("!rows__pop || rows__valid_d",), when={"rows__row": ""}
     ),
 }
 """Units that are checked, all without large memories.
 
-Inputs that are `legal` are right, or the result does not depend on illegal inputs.
+A unit has no conditions `legal` if even illegal inputs make none of its outputs unknown.
 """
 
 

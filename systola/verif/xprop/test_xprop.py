@@ -74,7 +74,10 @@ def test_a_unit(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_legal_inputs(tmp_path: Path) -> None:
-    """A command queue lets out an unknown mask if commands are taken that are not there."""
+    """Check that a command queue has unknown outputs only with illegal inputs.
+
+    An example is a command that is taken from an empty queue.
+    """
     queue = UNITS["command_queue"]
     assert not queue.check(tmp_path / "legal").unknown
     assert replace(queue, legal=()).check(tmp_path / "any").unknown

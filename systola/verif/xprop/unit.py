@@ -2,13 +2,13 @@
 """A check that no unknown value gets from a unit's registers to its outputs.
 
 All registers and memories of the unit begin unknown, as initial values are taken out of its text.
-The inputs have any known values that are `legal`. Yosys' pass `xprop` adds to each bit of the unit
-a bit that is 1 while the former is unknown. Then a solver looks for a sequence of inputs after
-which an output is unknown that has to be known:
+The inputs have any known values that are `legal`. For each bit of the unit, Yosys' pass `xprop`
+adds a bit that is 1 while the bit of the unit is unknown. Then a solver looks for a sequence of
+inputs after which an output is unknown that has to be known:
 
 - An output of one bit has to be known in each cycle after the reset.
-- A wider output has to be known while the `valid` or `enable` beside it is 1, or while a condition
-  of its own holds. An output without such a signal or condition may be unknown.
+- A wider output has to be known while a `valid` or `enable` of the same interface is 1, or while
+  its condition in `when` holds. An output without signal and condition may be unknown.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ prep -top top
 write_rtlil top.il
 """
 _CHANNEL = re.compile(r"(aw|ar|w|r|b)(?=[a-z]+$)")
-"""Pattern of the beginning of a signal's name in an AXI channel."""
+"""Pattern of the channel at the beginning of the name of an AXI signal, such as r in rdata."""
 _FAILED = re.compile(r"Assert failed in top: known_(\w+)")
 
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a check: the outputs of a unit, by the solver's findings."""
+    """A result of a check that has the names of a unit's outputs in three groups."""
 
     known: tuple[str, ...]
     """Outputs that are never unknown."""
@@ -72,12 +72,12 @@ def check_unit(
     legal: Sequence[str] = (),
     when: Mapping[str, str] | None = None,
 ) -> Result:
-    """Return the outputs of a unit, by the findings of a solver.
+    """Return the outputs of a unit, as known, free or unknown.
 
-    `folder` is for the files of the tools. `legal` has conditions in Verilog that inputs keep, from
-    names of inputs, and of outputs with `_d` at the end. `when` has the conditions of further
-    outputs; an output with an empty condition is left out. Raises SynthesisError if Yosys gives up,
-    and RuntimeError if the solver does.
+    `folder` is for the files of the tools. `legal` has conditions in Verilog that the inputs keep,
+    with names of inputs, and names of outputs with `_d` at the end. `when` has conditions under
+    which further outputs have to be known. An output with an empty condition counts as free. Raises
+    SynthesisError if Yosys gives up, and RuntimeError if the solver does.
     """
     folder.mkdir(parents=True, exist_ok=True)
     ports = flat_ports(unit, lambda path: "__".join(map(str, path)))
@@ -135,7 +135,8 @@ def _top(
 ) -> str:
     """Return Verilog of a module around the unit.
 
-    The module has the reset, assumptions of legal inputs, and an assertion for each claim.
+    The module has the reset, assumptions of legal inputs, and an assertion for each output in
+    `claims`, that the output is known under its condition.
     """
     ports = ["input clk", *(f"input [{width - 1}:0] {name}" for name, width in inputs.items())]
     wires = [f"  wire [{width - 1}:0] {name}_d, {name}_x;" for name, width in outputs.items()]

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the scalar unit against a plain interpreter: sums, registers, loops, faults."""
+"""The test of the scalar unit against an interpreter in Python: registers, loops, faults.
+
+The unit adds index registers to operands, and carries out Set_Register, Loop and End_Loop.
+"""
 
 from itertools import pairwise
 
@@ -35,7 +38,7 @@ def fetched(word, *, number, error=0):
 
 
 class Scalar(Bench):
-    """A bench of the scalar unit between a source and a sink, in step with an interpreter."""
+    """A bench that feeds the scalar unit, and compares its outputs with an interpreter's."""
 
     def __init__(self, dut, chance, rate=1.0):
         super().__init__(dut, unit())
@@ -44,9 +47,9 @@ class Scalar(Bench):
         self.model = Interpreter()
 
     async def give(self, word, *, number=0, error=0):
-        """Give the unit one instruction, and wait until it has left; check its output.
+        """Give the unit one instruction, wait until the instruction leaves, and check the output.
 
-        Returns the output and the goal of a jump, or None without a jump.
+        Returns the output, and the number of the instruction to jump to, or None without a jump.
         """
         payload = fetched(word, error=error, number=number)
         shown, target = None, None
@@ -82,7 +85,7 @@ class Scalar(Bench):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.4])
 async def streams(dut, rate):
-    """Check many instructions in a row: each sees the registers as earlier ones have left them."""
+    """Check a stream of instructions that use the registers as earlier instructions left them."""
     bench = Scalar(dut, rng("scalar streams", rate), rate)
     await bench.start()
     random = bench.random
@@ -112,12 +115,13 @@ async def streams(dut, rate):
 
 @cocotb.test
 async def sums(dut):
-    """Check each operand with an index register, alone and at its known place in the word."""
+    """Check each operand that takes an index register: only its bits change in the word."""
     bench = Scalar(dut, rng("scalar sums"))
     await bench.start()
     for register in range(1, 8):
         await bench.give(set_register(register, value=-register * 0x0111_1111))
-    # For each operand: its offset and width, and the offset of the field that selects its register.
+    # For each operand: its offset and width in bits, and the bit offset of the field that has the
+    # number of its register.
     places = {
         Opcode.LOOP: [(32, 32, 8)],
         Opcode.READ_HOST_MEMORY: [(32, 32, 8), (64, 20, 11)],
@@ -138,8 +142,9 @@ async def sums(dut):
 
 @cocotb.test
 async def registers(dut):
-    """Check that the very next instruction sees the result of a Set_Register; register 0 stays
-    zero.
+    """Check that the next instruction uses the result of a Set_Register.
+
+    Register 0 stays zero. A Set_Register with a fetch error changes nothing.
     """
     bench = Scalar(dut, rng("scalar registers"))
     await bench.start()
@@ -164,9 +169,9 @@ async def registers(dut):
 
 @cocotb.test
 async def faults(dut):
-    """Check the fault LOOP: no iteration, a loop too many, an end too many.
+    """Check the fault LOOP: a count of zero, too many open loops, or an End_Loop without a Loop.
 
-    An instruction with this fault has no effect.
+    An instruction with this fault leaves the open loops as they are.
     """
     bench = Scalar(dut, rng("scalar faults"))
     await bench.start()
@@ -191,7 +196,7 @@ async def faults(dut):
 
 @cocotb.test
 async def counts(dut):
-    """Check a loop with a count of 32 bits, and the jumps of its End_Loop."""
+    """Check the jumps of End_Loop in a loop of three iterations inside one of 2^32 - 1."""
     bench = Scalar(dut, rng("scalar counts"))
     await bench.start()
     await bench.give(loop(MODULO - 1), number=(1 << PC_BITS) - 9)
@@ -209,7 +214,7 @@ async def counts(dut):
 async def wild_words(dut, rate):
     """Check random words, legal or not, with fetch errors between them.
 
-    The numbers of the words follow the jumps of the program that the words make up.
+    After a jump, the next word has the number that the unit jumped to. Else the numbers rise by 1.
     """
     bench = Scalar(dut, rng("scalar wild", rate), rate)
     await bench.start()

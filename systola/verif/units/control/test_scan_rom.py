@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the scan ROM: its rows and their order follow the rules of the scoreboard."""
+"""The test of the scan ROM: its rows and their order follow the rules of the scoreboard.
+
+The rows of an instruction are the steps of a scan, which finds the older instructions to wait for.
+A row compares a region of the instruction with regions of a list of older instructions. Other rows
+hand on the number found for a mask, or store a region. A mask names the entry to wait for.
+"""
 
 import pytest
 
@@ -38,7 +43,7 @@ OWN = {
     **{"buffer": "result", "accumulator": "sums", "parameters": "entries"},
     **{name: name for name in ("source", "operand", "table", "host")},
 }
-"""For each region of the decoder, its name in the scan."""
+"""The names that regions have in the scan ROM, by the names that the decoder has for them."""
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -52,7 +57,7 @@ def test_masks(name):
 
 
 def old_masks(entry, config):
-    """Return the masks that an instruction has in the scoreboard, in all its queues."""
+    """Return the names of the masks that the scoreboard makes for an instruction."""
     masks = MASKS.get(way_of(entry).queue, ())
     if entry.opcode is Opcode.MATRIX_MULTIPLY:
         masks += MASKS["weights"]
@@ -61,16 +66,16 @@ def old_masks(entry, config):
 
 @each_instruction
 def test_pairs(name, entry):
-    """Check that the scan compares the pairs of regions that the scoreboard compares.
+    """Check that the scan compares the same pairs of regions as the scoreboard.
 
-    Only pairs of regions in the same memory count.
+    Pairs of regions in different memories are left out, as such regions cannot overlap.
     """
     config = CONFIGS[name]
     expected = set()
     for mask in old_masks(entry, config):
         for mine, theirs in CONFLICTS[mask]:
             own, its = OWN[mine], OWN[theirs]
-            # The array's vectors wait line by line, its weights for whole instructions.
+            # Weights from the buffer wait for whole instructions, by the masks in TILES alone.
             weights = entry.opcode is Opcode.MATRIX_MULTIPLY and own == "source"
             if weights and mask not in TILES:
                 continue
@@ -91,9 +96,9 @@ def test_pairs(name, entry):
 
 @each_instruction
 def test_rows(name, entry):
-    """Check the rows of an instruction's scan up to its issue.
+    """Check that an instruction's rows do each part of the scan once, and end with the issue.
 
-    Each pair of regions is compared once, each number handed on once, and each region stored once.
+    Each pair of regions is compared, each mask's number handed on, and each own region stored.
     """
     config, rom = CONFIGS[name], ROMS[name]
     rows, way = rom.programs[entry.opcode], way_of(entry)
@@ -144,7 +149,7 @@ def test_fits_a_block_ram(rom):
 
 
 def test_cells_of_regions():
-    """Check that the number of a cell gives the region, and whether the cell is its base or end."""
+    """Check that the number of a scratch cell gives its region, and whether it is base or end."""
     cells = StepRom(CONFIG).cells
     for number, name in enumerate(SCANNED):
         ends = [cells[f"{name}.{end}"] - REGION_CELLS for end in ("base", "end")]

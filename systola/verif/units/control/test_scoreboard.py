@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the scoreboard: waits of each pair of instructions, and under random progress.
+"""The test of the scoreboard: its masks for pairs of instructions, and in random programs.
 
-The model names each older instruction that a younger one must wait for. The unit's masks must point
-at the youngest of these in each list, as long as it is in the list.
+A mask of an instruction points at the youngest older instruction in a list to wait for. The model
+finds all older instructions to wait for, by their regions. A mask must point at the youngest of
+them in its list, until that instruction leaves the list.
 """
 
 import itertools
@@ -40,9 +41,9 @@ ENTRIES, TABLES = parameter_space(CONFIG), table_space(CONFIG)
 
 
 def instruction(opcode, number, **regions):
-    """Return an instruction with these regions, as the model and the unit take it.
+    """Return an instruction in the form that the model takes.
 
-    Regions that the instruction lacks are absent.
+    `regions` has only the regions that the instruction uses, by name.
     """
     return {"opcode": opcode, "pc": number, **regions}
 
@@ -76,9 +77,9 @@ def some(random, number):
 
 
 def pairs():
-    """Yield pairs of an older and a younger instruction that share a region, or just miss it.
+    """Yield pairs of an older and a younger instruction with regions that overlap or just touch.
 
-    Each kind of region that two instructions can share is among them.
+    The pairs cover each kind of region that two instructions can share.
     """
     lines, rows, host = (3, 6), (4, 7), (100, 132)
     entry, table = (ENTRIES + 1, ENTRIES + 2), (TABLES + 1, TABLES + 2)
@@ -124,9 +125,7 @@ def pairs():
 
 @cocotb.test
 async def every_pair(dut):
-    """Check the masks for an older and a younger instruction that share one region, or just miss
-    it.
-    """
+    """Check the masks for all pairs of instructions with regions that overlap or just touch."""
     bench = Model(dut)
     await bench.start()
     number = 0
@@ -152,7 +151,7 @@ async def every_pair(dut):
 
 @cocotb.test
 async def commands(dut):
-    """Check that each unit sees the right command for an instruction."""
+    """Check that an issued instruction gives its unit a command with the decoded fields."""
     bench = Model(dut)
     await bench.start()
     random = rng("scoreboard", "commands")

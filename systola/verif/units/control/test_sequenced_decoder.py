@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the sequenced decoder against the decoder: all words, regions and faults."""
+"""The test of the sequenced decoder: command words, regions and faults equal the decoder's.
+
+A command consists of words, which the sequenced decoder writes one by one. Cells of its scratch
+memory have the base and the end of each region.
+"""
 
 import itertools
 
@@ -68,20 +72,17 @@ def config():
 
 
 def known():
-    """Return the entries of all instructions that the present variant of the machine has."""
+    """Return the entries in `arch/isa` of all instructions that the tested machine knows."""
     return instructions_of(links=config().links)
 
 
 def reader():
-    """Return a reader of instructions at the start of a program, without a window."""
+    """Return a model that reads a program's instructions, before any Set_Config_Window."""
     return Reader(config(), limit=LIMIT, tiles=TILES)
 
 
 class Registers:
-    """A model of the index registers.
-
-    It makes words with the right operands once the registers are added.
-    """
+    """A model of the index registers that makes words to which the registers can be added."""
 
     def __init__(self, random, *, links=False):
         self.random = random
@@ -89,9 +90,9 @@ class Registers:
         self._known = {entry.opcode: entry for entry in instructions_of(links=links)}
 
     def taken(self, bits, error):
-        """Return a word with operands that become the operands of `bits` if registers are added.
+        """Return a word that equals `bits` after the addition of registers, and the list of sums.
 
-        The second result is the list of these sums. A Set_Register changes the model's registers.
+        A Set_Register changes the model's registers, unless `error` is set.
         """
         entry = self._known.get(bits & 0xFF)
         sums = []
@@ -118,7 +119,8 @@ class Registers:
 def program(random, text, count):
     """Return `count` or more random instructions.
 
-    A fault ends a program, so a right setting follows each wrong setting.
+    Nothing defines a window or a scale after a faulty setting, as the fault ends a program. So a
+    legal setting of the same kind follows each faulty setting.
     """
     writer = Writer(random, text)
     found = []
@@ -136,9 +138,9 @@ def program(random, text, count):
 
 
 class Recorder:
-    """A recorder of all that the sequenced decoder writes for each instruction.
+    """A recorder of the verdict, the command words and the regions of each instruction.
 
-    Command words and regions are stored by the names of words and cells.
+    The outputs of the sequenced decoder are stored by the names of words and cells.
     """
 
     def __init__(self, bench):
@@ -150,7 +152,7 @@ class Recorder:
         self.found = []
 
     def look(self):
-        """Store the numbers that the sequenced decoder has written in this cycle."""
+        """Record the verdict, the word and the cell that the decoder writes in this cycle."""
         bench = self._bench
         if not bench.get("shows"):
             return
@@ -173,7 +175,7 @@ class Recorder:
 async def compare(dut, instructions, pauses=None):
     """Run instructions through both decoders, and compare the results.
 
-    Returns the cause of the fault of each instruction, or NONE.
+    Returns the fault of each instruction, NONE for a legal one.
     """
     bench = Bench(dut, BothDecoders(config=config()))
     await bench.start()
@@ -205,7 +207,7 @@ async def compare(dut, instructions, pauses=None):
 
 
 def check(bits, shown, found):
-    """Compare the results of both decoders for a word; return the cause of the fault, or NONE."""
+    """Compare the results of both decoders for a word; return the word's fault, or NONE."""
     outcome, words, regions = found
     about = f"instruction 0x{bits:032x}"
     d = from_bits(Decoded(config=config()), shown)
@@ -239,7 +241,7 @@ def check(bits, shown, found):
 
 @cocotb.test
 async def random_words(dut):
-    """Check words that are right, slightly wrong, or have any bits."""
+    """Check words that are legal, words with one wrong field, and words of random bits."""
     text = reader()
     instructions = program(rng("sequenced", chosen_variant()), text, COUNT)
     random = rng("sequenced pauses")
@@ -253,7 +255,7 @@ async def random_words(dut):
 
 @cocotb.test
 async def every_check(dut):
-    """Check each field of each instruction at the ends of its range and beside a right value."""
+    """Check each field of each instruction at 0, at its maximum, and a step above a legal value."""
     random = rng("sequenced checks", chosen_variant())
     text = reader()
     writer = Writer(random, text)
@@ -304,7 +306,7 @@ async def extremes(dut):
 
 @cocotb.test
 async def no_window(dut):
-    """Check that an instruction that needs a window fails before there is a window."""
+    """Check that an instruction that needs a window fails before the first Set_Config_Window."""
     random = rng("sequenced no window")
     writer = Writer(random, reader())
     opcodes = [entry.opcode for entry in known() if Fault.WINDOW in entry.checks]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the sequencer: program order, waits, the two weight checks, ends of programs."""
+"""The test of the sequencer: program order, waits, ends of programs, checks of the weight queue."""
 
 import cocotb
 import pytest
@@ -11,11 +11,11 @@ from systola.verif.units.control.scalar_model import kind
 from systola.verif.units.unit import Bench, rng, run_unit, small_config
 
 READS = 8
-"""The number of Read_Weights that may have tiles waiting."""
+"""The largest number of Read_Weights with tiles that wait to be consumed."""
 MOST = (1 << 24) - 1
-"""The number of tiles of the largest Read_Weights."""
+"""The largest number of tiles that one Read_Weights can read."""
 STATUS = tuple(f"program_status__{name}" for name in ("halted", "rejected", "waiting", "interrupt"))
-"""Ports with the progress of the program."""
+"""Output ports that report a Halt, a fault, a wait for RESUME, and an Interrupt_Host."""
 CONSUMERS = (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE)
 DRAINING = (Opcode.SYNCHRONIZE, Opcode.INTERRUPT_HOST, Opcode.SYNCHRONIZE_HOST)
 
@@ -25,7 +25,7 @@ def unit():
 
 
 class Program(Bench):
-    """A bench of the sequencer, with the state that the instruction set requires."""
+    """A bench of the sequencer, with a model of the weight queue and of RESUME."""
 
     def __init__(self, dut):
         super().__init__(dut, unit())
@@ -34,9 +34,7 @@ class Program(Bench):
         self.resumed = False
 
     def expected_fault(self, opcode, tiles, cause, address):
-        """Return cause and address of the fault that an instruction must have; NONE and 0 if it is
-        right.
-        """
+        """Return cause and address of the fault that an instruction must have, or NONE and 0."""
         waiting = (self.totals[-1] if self.totals else 0) - self.consumed
         if cause:
             return cause, address
@@ -49,8 +47,9 @@ class Program(Bench):
         return Fault.NONE, 0
 
     async def step(self, opcode=None, *, tiles=0, cause=0, pc=0, address=0, code=0, **inputs):
-        """Offer a decoded instruction, or none, and check the outputs; return whether it was
-        issued.
+        """Offer a decoded instruction, or none, and check the outputs.
+
+        Returns whether an instruction was issued.
         """
         now = {"enable": 1, "room": 1, "idle": 0, "exhausted": 0, "resume": 0, **inputs}
         valid = opcode is not None
@@ -123,7 +122,7 @@ class Program(Bench):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_programs(dut, rate):
-    """Check random instructions; those that are not issued are withdrawn after some cycles."""
+    """Check random instructions; the test withdraws an instruction after one or three refusals."""
     bench = Program(dut)
     await bench.start()
     random = rng("sequencer", rate)
@@ -156,7 +155,7 @@ async def random_programs(dut, rate):
 
 @cocotb.test
 async def host_resumes(dut):
-    """Check that Synchronize_Host waits for the units, then for RESUME, which may come before."""
+    """Check that Synchronize_Host waits for idle units and for RESUME; one early RESUME is kept."""
     bench = Program(dut)
     await bench.start()
     wait = Opcode.SYNCHRONIZE_HOST
@@ -183,7 +182,7 @@ async def host_resumes(dut):
 
 @cocotb.test
 async def totals_wrap(dut):
-    """Check the weight checks in a program with far more than 2^32 tiles."""
+    """Check the faults of the weight queue in a program with more than 2^32 tiles."""
     bench = Program(dut)
     await bench.start()
     for consumer in CONSUMERS * 150:
@@ -198,7 +197,7 @@ async def totals_wrap(dut):
 
 @cocotb.test
 async def eight_reads(dut):
-    """Check that a ninth Read_Weights is refused until the first of eight is consumed."""
+    """Check that a ninth Read_Weights is refused until all tiles of the first are consumed."""
     bench = Program(dut)
     await bench.start()
     for _ in range(READS):
@@ -213,9 +212,9 @@ async def eight_reads(dut):
 
 @cocotb.test
 async def window_ends(dut):
-    """Check fault FETCH_WINDOW after the last instruction of the host window.
+    """Check the fault FETCH_WINDOW of a program that runs past the end of the host window.
 
-    Its address is the offset of the missing instruction.
+    The fault's address is the offset in the window at which the next instruction would be.
     """
     bench = Program(dut)
     await bench.start()

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the step ROM: its rows against the instruction set, and when cells are read."""
+"""The test of the step ROM: its rows against the instruction set, and when cells are read.
+
+A row is one step of an instruction: it adds a product to a base, and may check the sum or write it
+to a cell of the scratch memory.
+"""
 
 import pytest
 
@@ -76,7 +80,7 @@ LOADED = {
     Loads.MEASURE: {"code": 14},
     Loads.SEND: {"flag_a": 15},
 }
-"""For each kind of row that loads bits, the places of these bits in the instruction word."""
+"""For each kind of row that loads flags and codes, their bit offsets in the instruction word."""
 BITS = {"function": 7, "code": 3}
 BLOCK_RAM_BITS = 2 * 36
 CELLS = {
@@ -89,9 +93,9 @@ CELLS = {
 
 
 class Run:
-    """A plain interpreter of the rows of an instruction.
+    """An interpreter that carries out the rows of an instruction one after the other.
 
-    It carries them out one after the other, each with the cells as earlier rows have left them.
+    Each row reads the values that earlier rows have written to the cells.
     """
 
     def __init__(self, bits):
@@ -104,7 +108,7 @@ class Run:
         self._kept = self._sum = 0
 
     def step(self, row):
-        """Carry out one row, except for flags that limits set, as no region depends on them."""
+        """Carry out one row without its comparison with a limit, on which no region depends."""
         x = self._x(row.x)
         if row.keep:
             self._kept = x
@@ -185,13 +189,13 @@ def test_regions(entry):
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.mnemonic)
 def test_checks(entry):
-    """Check that each check of an instruction has a row, in the order of precedence."""
+    """Check that rows check for all faults of an instruction, in the order of precedence."""
     # This machine has all hardware, so it needs no check for UNAVAILABLE.
     absent = {*LATE, Fault.UNAVAILABLE}
     expected = [cause for cause in entry.checks if cause not in absent]
     found = [row.fault for row in ROM.program(entry.opcode) if row.fault]
     assert list(dict.fromkeys(f for f in found if f is not Fault.ILLEGAL_FIELD)) == expected
-    # A Set_Register has a minimum, too, but its first row checks the minimum as a limit.
+    # Set_Register is left out: its first row checks its minimum as a limit, not by `least`.
     minima = {
         entry.offset(field.name)
         for field in entry.fields
@@ -206,7 +210,7 @@ def test_checks(entry):
 def test_presets(name, suffix):
     """Check that the ROM has room for the rows of each preset.
 
-    Instructions without their hardware have rows that refuse them.
+    An instruction without hardware in the preset has rows that end in the fault UNAVAILABLE.
     """
     try:
         config = preset(name + suffix)
@@ -223,7 +227,7 @@ def test_presets(name, suffix):
 
 
 def test_extents():
-    """Check that the formula of an extent has the same value as the sum of its terms."""
+    """Check that an extent, the length of a region, is the sum of the terms in the step ROM."""
     chance = rng("step extents")
     for entry in ENTRIES:
         for use in (*entry.reads, *entry.writes):
@@ -240,7 +244,7 @@ def test_extents():
 
 
 def test_distances():
-    """Check that no row reads a cell before the last result of an earlier row is in it."""
+    """Check that no row reads a cell which the result of an earlier row has not reached yet."""
     for opcode in ROM.lengths:
         rows = ROM.program(opcode)
         for place, row in enumerate(rows):
@@ -254,7 +258,7 @@ def test_distances():
 
 
 def test_idle_rows():
-    """Check that idle rows stand where a cell would be read too soon, and only there."""
+    """Check that idle rows are inserted if a cell would be read too soon, and only then."""
     writes, reads = Row(into="a cell"), Row(base="a cell", into="another")
     assert spaced((writes, reads)).index(reads) == BASE_DISTANCE
     assert spaced((writes, Row(limit="a cell"))).index(Row(limit="a cell")) == LIMIT_DISTANCE
@@ -264,7 +268,7 @@ def test_idle_rows():
 def test_contents():
     """Check that a row of the ROM fits in two block RAMs.
 
-    Every field of an instruction word lies in two neighbouring parts of the word.
+    Each field that a row reads lies within two neighbouring 32-bit parts of the instruction word.
     """
     layout = RowLayout()
     assert layout.size <= BLOCK_RAM_BITS

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the queue of tags on their way into the trace.
+"""The test of the queue in which the tags of Debug_Tag instructions wait to enter the trace.
 
-Each tag keeps the set of instructions for which it waits.
+The model keeps, for each tag, the set of instructions that the tag waits for.
 """
 
 import itertools
@@ -35,8 +35,8 @@ class Model(Bench):
     async def step(self, push=None, *, issue=0, retire=0, hold=0):
         """Run one cycle, and return the tag that entered the trace, or None.
 
-        `push` is a tag and a mask of units, `issue` and `retire` are masks of units. `hold` keeps
-        tags from entering.
+        `push` is a new tag and the mask of units that the tag waits for. `issue` and `retire` are
+        masks of units in which an instruction begins or completes. `hold` keeps tags from entering.
         """
         await self.cycle(
             push=push is not None,
@@ -80,7 +80,7 @@ class Model(Bench):
 async def random_use(dut, often, progress):
     """Check tags that come often or seldom, with fast and slow units.
 
-    For a while one unit is much slower.
+    Each unit in turn is much slower than the others for a while.
     """
     bench = Model(dut)
     await bench.start()
@@ -111,7 +111,7 @@ async def random_use(dut, often, progress):
 async def each_unit(dut):
     """Check that a tag waits only for the units in its mask.
 
-    It enters the trace in the cycle after the last of them retires.
+    The tag enters the trace in the cycle after the last of these units has completed.
     """
     bench = Model(dut)
     await bench.start()
@@ -173,9 +173,9 @@ async def a_tag_for_each_instruction(dut):
 
 @cocotb.test
 async def most_completions(dut):
-    """Check a tag for which one unit has completed all instructions before another unit.
+    """Check that tags enter in order, if the first waits for a slow unit, and others do not.
 
-    The tag enters the trace when the other unit, too, has completed them.
+    The later tags wait for a fast unit, which completes its instructions before the slow one.
     """
     bench = Model(dut)
     await bench.start()

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the bus watchdog, against a count of cycles in which a memory owes a beat."""
+"""The test of the bus watchdog against a count of silent cycles.
+
+In a silent cycle a memory owes a beat or a handshake, and no beat moves on any port.
+"""
 
 import cocotb
 import pytest
@@ -31,8 +34,8 @@ class Watched(Bench):
     async def step(self, to=None, back=None, reading=0, written=0):
         """Run one cycle, and check the watchdog's outputs, which are due LATENCY cycles later.
 
-        `to` and `back` have a pair (offered, taken) for each port by number, for beats to and from
-        memory.
+        `to` and `back` have pairs (offered, taken) by number of the bus port, for beats to memory
+        and from memory.
         """
         to, back = to or {}, back or {}
 

@@ -38,7 +38,7 @@ def unit(variant=None):
 
 
 class Registers(Bench):
-    """A bench of the control registers and a slow host."""
+    """A bench of the control registers with a host that waits at random, by `patience`."""
 
     def __init__(self, dut, patience=0.0):
         super().__init__(dut, unit())
@@ -51,7 +51,7 @@ class Registers(Bench):
     async def step(self, **inputs):
         """Run one cycle, and check that pulses come only with an accepted write.
 
-        A pulse is high in the cycle in which the write is accepted, or in the next cycle.
+        SOFT_RESET is high in the cycle after the write is accepted, START and RESUME in the same.
         """
         await self.cycle(**inputs)
         accepted = self.get("bus__awready") and self.get("bus__wready")
@@ -193,10 +193,9 @@ async def control(dut):
 
 
 async def trace_of(bench):
-    """Read the trace as a host does; return the number of tags, and a pair of cycle and tag for
-    each.
+    """Read the trace as a host does; return the number of all tags, and pairs (cycle, tag).
 
-    The pairs are in order, and at most TRACE_DEPTH.
+    The pairs are for the last TRACE_DEPTH tags, the oldest first.
     """
     count = await bench.read(Register.TAGS)
     pairs = []
@@ -236,7 +235,7 @@ async def trace(dut, patience):
 
 @cocotb.test
 async def trace_of_a_running_program(dut):
-    """Check tags that come while the host reads the trace; a start clears the trace."""
+    """Check that tags may come while the host reads the trace, and that a start clears it."""
     bench = Registers(dut)
     await bench.start()
     await bench.step(begins=1)
@@ -261,9 +260,9 @@ async def trace_of_a_running_program(dut):
 
 @cocotb.test
 async def interrupts(dut):
-    """Check the interrupt bits: events set them, and writes of ones clear them.
+    """Check that events set interrupt bits, and that a one that is written clears its bit.
 
-    An event in the cycle of a write wins.
+    If event and write meet in one cycle, the bit is set.
     """
     bench = Registers(dut)
     await bench.start()
@@ -303,7 +302,7 @@ async def interrupts(dut):
 
 @cocotb.test
 async def answers_wait(dut):
-    """Check that no access is accepted before the host has taken the answer to the last one."""
+    """Check that a second write or read is not accepted before the first one's answer is taken."""
     bench = Registers(dut)
     await bench.start()
     bench.set(bus__awaddr=Register.CONTROL, bus__wdata=Control.START, bus__wstrb=15)

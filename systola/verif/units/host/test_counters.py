@@ -39,8 +39,9 @@ def classify(now):
 
 @cocotb.test
 async def programs(dut):
-    """Check the counts for every combination of conditions, in two programs with idle cycles
-    around.
+    """Check the counts of two programs, each with every combination of conditions.
+
+    Cycles outside the programs do not count.
     """
     bench = Bench(dut, unit())
     await bench.start()
@@ -51,7 +52,7 @@ async def programs(dut):
         expected = dict.fromkeys(CycleClass, 0)
         await bench.cycle(start=1, busy=0)
         expected[CycleClass.FETCH] = 1
-        # A count is visible three cycles after its cycle, and the value for `word` a cycle later.
+        # A count includes a cycle three cycles later. `value` follows `word` one more cycle later.
         shown = [None, None, None, dict(expected)]
         which = CycleClass.FETCH
         for number, values in enumerate(combinations):

@@ -25,9 +25,9 @@ PORTS = {
     "waiting": "program_status__waiting",
     "error": "error__found",
 }
-"""Inputs that are members of signatures, by the names that the tests have for them."""
+"""Ports that are inputs of the unit, by the short names that the tests use."""
 PULSES = ("begins", "finished", "faulted", "forget")
-"""The unit's pulse outputs; all but the first are registers, and follow a cycle later."""
+"""Outputs that are high for one cycle: `begins` in the cycle of its cause, others a cycle later."""
 REJECTION = {"cause": int(Fault.BUFFER_RANGE), "pc": 12, "address": 0x1234}
 NOTHING = (0, 0, 0)
 
@@ -92,7 +92,7 @@ async def started(dut):
 
 @cocotb.test
 async def halt(dut):
-    """Check that Halt waits for the units, then for the bus; `start` counts only when idle."""
+    """Check that Halt waits for the units, then for the bus; `start` counts only in state idle."""
     bench = await started(dut)
     for previous in (0, Status.DONE):
         await bench.step("idle", "begins", start=1, status=previous)
@@ -157,9 +157,9 @@ async def bus_errors(dut):
 
 @cocotb.test
 async def memory_errors(dut):
-    """Check that a flaw of a memory stops the machine at once.
+    """Check that a parity flaw in an on-chip memory stops a running machine at once.
 
-    This holds only in states in which a program needs the memories.
+    Flaws do not matter while the machine is idle or waits for the bus to become quiet.
     """
     bench = await started(dut)
     await bench.step("idle", corrupt=1)
@@ -180,8 +180,9 @@ async def memory_errors(dut):
 
 @cocotb.test
 async def soft_reset(dut):
-    """Check a soft reset in every state: the bus comes to rest, and all is cleared, without an
-    interrupt.
+    """Check that a soft reset in any state waits for the bus, and clears status and report.
+
+    A soft reset raises no interrupt.
     """
     bench = await started(dut)
     for state in ("run", "drain", "stop"):
@@ -201,8 +202,8 @@ async def soft_reset(dut):
     await bench.to("clear")
     await bench.step("clear", "forget", soft_reset=1, status=Status.DONE)
     await bench.step("idle")
-    # When idle, a soft reset clears the remains of the last program; START beside it does not
-    # count.
+    # In state idle, a soft reset clears status and report of the last program. A START in the same
+    # cycle does not count.
     await bench.to("clear")
     await bench.step("clear", status=Status.DONE)
     await bench.step("idle", "forget", soft_reset=1, start=1, status=Status.DONE)
@@ -220,9 +221,9 @@ async def soft_reset(dut):
 
 @cocotb.test
 async def no_answer(dut):
-    """Check that a missing answer of a memory is a fault at once, and only once, in every state.
+    """Check that a missing answer of a memory is one fault, reported at once, in every busy state.
 
-    The machine is then busy until the bus is quiet.
+    After the fault, the machine stays busy until the bus is quiet.
     """
     bench = await started(dut)
     bench.set(waits=int(BusPort.WEIGHT_READ))
@@ -258,7 +259,7 @@ async def no_answer(dut):
 
 @cocotb.test
 async def waiting(dut):
-    """Check that WAITING shows beside BUSY while the program runs, and has no other effect."""
+    """Check that input `waiting` only sets bit WAITING of STATUS, and only in a running program."""
     bench = await started(dut)
     await bench.step("idle", waiting=1)
     await bench.to("run")

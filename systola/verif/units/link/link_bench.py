@@ -24,7 +24,7 @@ OTHER = {"left": "right", "right": "left"}
 class LinkUnits(wiring.Component):
     """A unit for tests that has the link units of several cores, not connected to each other.
 
-    The ports of each are under its own name.
+    The ports of core i's link unit begin with `core_` and i.
     """
 
     def __init__(self, *, config: Config, cores: int):
@@ -45,8 +45,9 @@ def _port(unit: LinkUnit) -> Any:
 
 @dataclass(frozen=True)
 class Pace:
-    """A pace of a test: chances, per cycle, that a neighbour is ready or moves, and cycles of a
-    link.
+    """The chances that memories and interlocks are ready, and that links deliver, in a cycle.
+
+    `latency` is the least number of cycles that a beat spends in a link.
     """
 
     memories: float = 1.0
@@ -62,8 +63,7 @@ PACES = (FULL, Pace(0.5, 0.5, 0.5, 1), Pace(0.9, 0.2, 1.0, 7), Pace(0.2, 0.9, 0.
 class _Wire:
     """A model of one direction of a link.
 
-    Beats come out in order, each at least `latency` cycles after it came in, and not in every
-    cycle.
+    Beats come out in order, at the rate and with the least latency that `pace` has.
     """
 
     def __init__(self, random: random.Random, pace: Pace) -> None:
@@ -88,7 +88,7 @@ class Core:
     """A model of the core around one link unit: its memories, interlocks and commands.
 
     `lines` has the buffer's lines as numbers, `sums` the accumulators' rows as lists of 32-bit
-    numbers. `commands` of each part are given to the unit one after the other.
+    numbers. `commands` has a queue for each part of the link unit, such as `send_left`.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Core:
         self._bench.set(**{f"{self._name}__{name}": value for name, value in inputs.items()})
 
     def before(self) -> None:
-        """Drive the ports that do not depend on the links, before the cycle."""
+        """Drive, before a cycle, all inputs except for the inputs from links."""
         chance = self._random.random
         ready = {
             f"{port}__ready": chance() < self._pace.memories
@@ -128,7 +128,7 @@ class Core:
         self.drive(**ready, **self._next)
         for part in PARTS:
             commands, rows = self.commands[part], self._rows[part]
-            # A row that was offered and not accepted stays on offer.
+            # A row that is offered stays on offer until it is accepted.
             self._offered[part] |= bool(rows) and chance() < self._pace.interlocks
             self.drive(
                 **{
@@ -203,7 +203,7 @@ class Pod:
         }
 
     def neighbour(self, core: int, side: str) -> int:
-        """Return the number of the neighbour of core `core` on its side `side`."""
+        """Return the number of the core beside core `core`, on side `side` (left or right)."""
         return (core + (1 if side == "right" else -1)) % len(self.cores)
 
     async def cycle(self) -> None:

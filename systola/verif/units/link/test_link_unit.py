@@ -25,9 +25,9 @@ CONFIGS = {
 }
 CORES = {"1 and 4": 3, "1 and 3": 2, "4 and 2": 1, "1 and 1": 2}
 LINES, ROWS = 24, 8
-"""Number of lines and number of rows from which cores send, at the start of each memory.
+"""The numbers of buffer lines and of accumulator rows, from 0 on, that hold data to send.
 
-The rest of a memory has two halves: for data from the left and for data from the right.
+The rest of each memory has two halves: for data from the left and for data from the right.
 """
 
 
@@ -43,9 +43,9 @@ def region(random, first, size):
 
 
 def plan(random, pod, core, side, count):
-    """Plan random Sends of a core to one side, and Receives of all data at the neighbour.
+    """Plan random Sends of a core to one side, and Receives of all this data at the neighbour.
 
-    Returns the expected content of the neighbour's memories.
+    Returns the neighbour, and the lines and rows of sums that it must then have, by address.
     """
     mine, side_there = pod.cores[core], OTHER[side]
     there = pod.cores[pod.neighbour(core, side)]
@@ -84,9 +84,9 @@ def plan(random, pod, core, side, count):
 @cocotb.test
 @cocotb.parametrize(pace=range(len(PACES)))
 async def transfers(dut, pace):
-    """Check random Sends to all sides at once, which are received in other pieces.
+    """Check random Sends to both sides at once, while Receives divide the data in other places.
 
-    Each instruction must be reported as done once.
+    The unit must report each instruction as done, once.
     """
     random, pod = pod_of(dut, PACES[pace], "transfers")
     await pod.bench.start()
@@ -111,15 +111,15 @@ async def transfers(dut, pace):
 
 @cocotb.test
 async def full_rate(dut):
-    """Check a beat a cycle to and from both sides, with links of two cycles in each direction."""
+    """Check that each link carries a beat a cycle in both directions, at a latency of 2 cycles."""
     _, pod = pod_of(dut, FULL, "full rate")
     config = CONFIGS[chosen_variant()]
     await pod.bench.start()
     count = 8
     for core in pod.cores:
         for side in SIDES:
-            # If a row has one beat, both sides would share a port of the memory, so only one side
-            # is used.
+            # With one beat a row, both sides would need the accumulators' port in every cycle. So
+            # only the left side sends.
             if config.link_row_beats == 1 and side == "right":
                 continue
             for _ in range(count):
@@ -140,7 +140,7 @@ async def full_rate(dut):
 
 @cocotb.test
 async def in_turn(dut):
-    """Check that two parts that want one port of the buffer in every cycle progress equally."""
+    """Check that the left and the right side, which share ports of the buffer, take turns."""
     _, pod = pod_of(dut, FULL, "in turn")
     await pod.bench.start()
     for core in pod.cores:
@@ -157,8 +157,9 @@ async def in_turn(dut):
 
 @cocotb.test
 async def stuck(dut):
-    """Check that parts of a link unit report a missing beat, missing room, and a wrong kind of
-    data.
+    """Check that a link unit reports parts that wait, and data of the wrong kind.
+
+    A Send waits without room at the neighbour, and a Receive waits without a beat.
     """
     _, pod = pod_of(dut, FULL, "stuck")
     config = CONFIGS[chosen_variant()]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The test of barriers in rings of several sizes.
 
-No core may pass early, all cores pass, and in time.
+No core may pass before the last core has arrived. Then all cores must pass within some cycles.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Ring(wiring.Component):
 
 
 async def barriers(dut, name, arrives, latency, count):
-    """Run `count` barriers; return the cycle of each one's last arrival, and of all passes."""
+    """Run `count` barriers; return the cycle of the last arrival and of all passes at each one."""
     cores = int(chosen_variant())
     random = rng("pod_barrier", name)
     bench = Bench(dut, Ring(cores=cores))
@@ -95,7 +95,7 @@ async def barriers(dut, name, arrives, latency, count):
 async def nobody_is_early(dut, arrives, latency):
     """Check that no core passes early if cores arrive at any time.
 
-    Some cores are at the next barrier while others are at the first.
+    A fast core may arrive at the next barrier before slow cores have passed the last one.
     """
     await barriers(dut, f"early {arrives} {latency}", arrives, latency, 40)
 
@@ -103,7 +103,7 @@ async def nobody_is_early(dut, arrives, latency):
 @cocotb.test
 @cocotb.parametrize(latency=[1, 3])
 async def latency_is_kept(dut, latency):
-    """Check the largest number of cycles from the last arrival at a barrier to the last pass."""
+    """Check that all cores pass within a fixed number of cycles after the last arrival."""
     cores = int(chosen_variant())
     last, passes = await barriers(dut, "latency", 0.02, latency, 12)
     for arrival, cycles in zip(last, passes, strict=True):

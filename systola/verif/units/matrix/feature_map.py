@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model of a Convolve's vectors, from the text of the instruction set in arch/isa/.
 
-The tests of the vector feeder and of the matrix unit take their expected values from here. They are
-computed pixel by pixel, with the formulas for Set_Config_Window and Convolve, in plain Python.
+The tests of the vector feeder and of the matrix unit compare with these vectors. The model computes
+pixel by pixel, with the formulas for Set_Config_Window and Convolve, in plain Python.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from systola.verif.units.parts.walks import walk_of
 
 LINE_SPACE = 64
-"""The number of buffer lines in tests of units; lines before the map wrap around at this number."""
+"""The number of buffer lines in tests of units, at which line numbers wrap around."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,20 +46,26 @@ class Vector:
     values: tuple[int, ...]
     """The int8 values of the vector, as many as the array has rows."""
     line: int | None
-    """The buffer line that is read for the vector; None if it lies outside the map.
+    """The buffer line that is read for the vector; None for a vector outside the map.
 
-    For packed channels, it is None also if the vector before ended in the same line.
+    With packed channels, it is None also if the vector before ended in the same line.
     """
     missing: int | None
-    """The line that must be read before `line`, because no other vector reads this line, or None.
+    """The line before `line`, if the vector needs both and no earlier vector has read it, or None.
 
-    Only packed channels need it.
+    Only the first vector of a row of windows needs both lines, and only with packed channels.
     """
     y: int
     x: int
-    """The row of the first element, and its pixel or, for packed channels, its byte in the row."""
+    """The row (`y`) and column (`x`) of the vector's first element in the map.
+
+    With packed channels, `x` counts bytes of the row, not pixels.
+    """
     base: int
-    """The line of the vector's position; for packed channels, `line` of the row's first vector."""
+    """The buffer line of the position in the walk.
+
+    With packed channels, all vectors of a row of windows have the same.
+    """
     starts: bool
     """Whether the vector is the first of a row of windows."""
     ends: bool
@@ -84,8 +90,9 @@ class Convolution:
     fill: int
 
     def steps(self) -> Iterator[tuple[int, int, int]]:
-        """Yield row i and column j of the kernel, and block k, of each weight tile in the queue's
-        order.
+        """Yield (i, j, k) for each weight tile, in the order of the weight queue.
+
+        i is the row and j the column in the kernel, and k is the block of input channels.
         """
         shape = self.window
         for i in range(shape.kernel_height):
@@ -97,7 +104,10 @@ class Convolution:
                     yield i, j, k
 
     def vectors(self, lines: Sequence[Sequence[int]], i: int, j: int, k: int) -> Iterator[Vector]:
-        """Yield the vectors that meet one weight tile, row by row; the buffer holds `lines`."""
+        """Yield the vectors for the weight tile (i, j, k), row by row of windows.
+
+        `lines` is the content of the buffer.
+        """
         for p in range(self.window.out_height):
             for q in range(self.window.out_width):
                 if self.channels:
@@ -106,8 +116,9 @@ class Convolution:
                     yield self._pixel(lines, i, j, k, p, q)
 
     def _wrapped(self, y: int, line: int) -> int:
-        """Return the buffer line that is `line` lines after the start of row y, as the walk shows
-        it.
+        """Return the buffer line that is `line` lines after the start of the map's row y.
+
+        Line numbers wrap around at LINE_SPACE.
         """
         return (self.buffer + y * self.window.pitch + line) % LINE_SPACE
 

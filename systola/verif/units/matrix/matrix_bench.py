@@ -31,15 +31,15 @@ CONFIGS = {
 FEED_LATENCY = 4
 """Cycles from the issue of a vector until it enters the array."""
 ARRAY_LAG = 3
-"""Cycles by which the array is later than the issue of vectors."""
+"""Cycles by which a hold reaches the array later than the issue of vectors."""
 FRONT_LATENCY = 5
 """Cycles from a command to the issue of its first vector."""
 BETWEEN_COMMANDS = 1
-"""Cycles without a vector between two commands."""
+"""Cycles without an issue between the last vector of a command and the first of the next."""
 LINE_LISTS = ("host_reading", "activate_writing")
-"""The lists of older instructions that may use a buffer line."""
+"""The lists of older instructions that may hold up the read of a buffer line."""
 SUMS_LATENCY = 1
-"""Cycles from the start of an accumulator row's update to the sums for it."""
+"""Cycles from the start of an accumulator row's update to the cycle in which its sums come."""
 UPDATE_LATENCY = 2
 """Cycles from the start of an accumulator row's update to its write."""
 SUMS_ANNOUNCED = 2
@@ -52,8 +52,9 @@ def unit(variant: str | None = None) -> MatrixUnit:
 
 @dataclass(frozen=True)
 class Issue:
-    """The issue of a vector: its lines, its accumulator row, whether it is the first for its tile.
+    """The issue of a vector: its buffer lines, its accumulator row, and `first`.
 
+    `first` is set for the first vector that meets a weight tile.
     `line` is the line that is read for the vector, or None. `missing` is a line that must be read
     before `line`, or None.
     """
@@ -63,14 +64,14 @@ class Issue:
     row: int
     first: bool
     optional: bool = False
-    """Whether `line` holds nothing of the map, so that it need not be read."""
+    """Whether `line` holds nothing of the map, so that the unit need not read this line."""
 
 
 @dataclass(frozen=True)
 class Instruction:
     """A command, with the vectors that it issues, in order.
 
-    `lines` and `rows` are the lines and rows that the unit reports as done, each in its turn.
+    `lines` and `rows` are the buffer lines and accumulator rows that the unit must report as done.
     """
 
     command: dict[str, Any]
@@ -277,7 +278,7 @@ class Machine(Bench):
         return region["base"] <= address < region["end"]
 
     def check_turn(self, active: int, enable: int) -> None:
-        """Check the unit's read, and its issue of the next vector."""
+        """Check whether and how the unit reads a line and issues the next vector in this cycle."""
         turn = self.issues[0]
         primes = turn.missing is not None and not self.primed
         if enable:
@@ -368,9 +369,10 @@ class Machine(Bench):
         advance: float = 1.0,
         older: Iterable[str] = (),
     ) -> None:
-        """Offer a command until the unit takes it, then take it away.
+        """Offer an instruction's command until the unit pops it, then drive noise instead.
 
-        Each list in `older` gets an instruction that, at first, uses all addresses of this command.
+        Each list in `older` gets an older instruction, which at first blocks all addresses of the
+        command.
         """
         self.older = {}
         for name in older:
@@ -399,7 +401,7 @@ class Machine(Bench):
         raise AssertionError("vectors that are never issued")
 
     async def finish(self, instructions: Sequence[Instruction]) -> None:
-        """Wait for the last sums; check the accumulators, and all reports and cycles."""
+        """Wait for the last sums; check the accumulators, the unit's reports, and all cycles."""
         await self.drain()
         end = self.now + 2 * ARRAY_LAG + self.latency
         while self.array_now < end:

@@ -23,7 +23,7 @@ from systola.verif.units.unit import run_unit, variants
 
 
 def shape_of_a_map(**changes):
-    """Return a window of two rows of 3x3 taps over a map of 4x5, padded on all sides."""
+    """Return a window of 3x3 taps in 2x5 places on a padded map of 4x5; `changes` are of fields."""
     plain = {"height": 4, "width": 5, "pitch": 5, "kernel_height": 3, "kernel_width": 3}
     plain |= {"stride_y": 2, "stride_x": 1, "dilation_y": 1, "dilation_x": 1}
     plain |= {"top": -1, "left": -1, "out_height": 2, "out_width": 5}
@@ -35,7 +35,7 @@ def shape_of_a_map(**changes):
 async def random_waits(dut, kind):
     """Check random commands while weights arrive at random, and older instructions block addresses.
 
-    The test runs until the array had to wait for a row of weights after its tile was swapped in.
+    The test runs until the array had to wait for a row of a tile that was already swapped in.
     """
     bench = Machine(dut, f"waits {kind}")
     await bench.start()
@@ -51,7 +51,8 @@ async def random_waits(dut, kind):
             return random.random() < slow
 
         older = [name for name in bench.older_names if random.random() < 0.3]
-        # Masks differ between instructions, so the lists are emptied before they are filled again.
+        # The lists have entries for one command at a time, so they are filled when no vector of
+        # another command waits for its issue.
         if older:
             await bench.drain(arrive, 0.8)
         await bench.run(instructions[-1], arrive, 0.8, older)
@@ -63,7 +64,7 @@ async def random_waits(dut, kind):
 
 
 def at_full_rate(bench, kind):
-    """Make two commands with as many vectors for each tile as the next tile takes to load."""
+    """Make two commands with as many vectors for a tile as the next tile needs cycles to load."""
     period = max(bench.config.rows, bench.config.stages + 1)
     shape = {"rows": period, "k_tiles": 3, "n_tiles": 2}
     if "wide" in kind:
@@ -82,7 +83,7 @@ def at_full_rate(bench, kind):
             fill=5,
         )
     else:
-        # Every other row of windows begins inside the map.
+        # Rows of windows begin inside the map ("packed"), or a pixel to its left ("padded").
         rows = bench.config.rows
         channels = rows // 2
         window = shape_of_a_map(
@@ -133,9 +134,9 @@ async def full_rate(dut, kind):
 
 @cocotb.test
 async def one_vector_a_tile(dut):
-    """Check that with one vector for each tile, loading sets the pace.
+    """Check that with one vector for each tile, the time to load a tile sets the pace.
 
-    A vector then takes max(rows, stages + 1) cycles.
+    One vector is then issued every max(rows, stages + 1) cycles.
     """
     bench = Machine(dut, "one")
     await bench.start()
@@ -153,7 +154,7 @@ async def one_vector_a_tile(dut):
             bench.set(queue__valid=0)
         moving += bench.get("weights_moving")
         assert not bench.get("awaiting_weights")
-    # The first tile was present before its vector was issued.
+    # The first tile was loaded early, so the second vector may come sooner than all later ones.
     first, second = bench.active[:2]
     assert first == FRONT_LATENCY and second - first <= period
     assert bench.active[1:] == list(range(second, second + period * 13, period))

@@ -9,9 +9,9 @@ from systola.hdl.parts.fabric import Fabric
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
 IMPLEMENTATIONS = ("generic 1", "ecp5 0", "ecp5 1", "ecp5 2", "ice40 1", "nexus 1", "xilinx7 1")
-"""The name of a fabric, and the number of products that share a DSP block.
+"""For each implementation: the name of its fabric, and how many products share a DSP block.
 
-With 0 the products use no DSP block.
+With 0, the products use no DSP block.
 """
 VARIANTS = [f"{how} {kind}" for how in IMPLEMENTATIONS for kind in ("int8", "wide")]
 COLUMNS = 8
@@ -31,7 +31,7 @@ def unit(variant=None):
 async def every_product(dut):
     """Check the products of all pairs of operands, in even and in odd columns.
 
-    Two columns may share a block.
+    An even and an odd column may share a DSP block.
     """
     bench = Bench(dut, unit())
     await bench.start()

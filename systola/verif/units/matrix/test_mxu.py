@@ -40,9 +40,9 @@ def int8(array):
 async def products(dut, gap, holds):
     """Check the sums of a vector in every cycle, while tiles are loaded and swapped in.
 
-    Tiles follow each other as soon as possible, or up to `gap` cycles later. Up to `holds` cycles
-    of `hold` come between any two cycles. A row of weights is then loaded during the hold. With
-    16-bit modes some vectors and some tiles are low bytes.
+    Tiles follow each other as soon as possible, or up to `gap` cycles later. After any cycle the
+    array may be on hold for up to `holds` cycles, in which a row of weights is loaded. With 16-bit
+    modes, some vectors and some tiles are low bytes of int16.
     """
     config = CONFIGS[chosen_variant()]
     rows, stages = config.rows, -(-config.cols // config.columns_per_stage)

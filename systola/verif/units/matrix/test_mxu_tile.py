@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of one block of the array against numpy: vectors, swaps, low bytes, sums, neighbours."""
+"""The test of one block of the array against numpy: sums, swaps, low bytes, and flags passed on."""
 
 import cocotb
 import numpy as np
@@ -58,9 +58,9 @@ def packed(array, bits):
 async def products(dut, gap, holds):
     """Check the sums of a vector in every cycle, while tiles are loaded and swapped in.
 
-    Tiles follow each other as soon as possible, or up to `gap` cycles later. With `wide` some
-    vectors and some tiles are low bytes. Up to `holds` cycles of `hold` come between any two
-    cycles. Rows of weights are then loaded during the hold.
+    Tiles follow each other as soon as possible, or up to `gap` cycles later. After any cycle the
+    array may be on hold for up to `holds` cycles, in which rows of weights are loaded. In blocks
+    with 16-bit modes, some vectors and some tiles are low bytes of int16.
     """
     rows, cols, stage, wide = SIZES[chosen_variant().split(":")[0]]
     stages = -(-cols // stage)
@@ -94,7 +94,8 @@ async def products(dut, gap, holds):
 
     activations = np.zeros((length, rows), int)
     swap = np.zeros(length, int)
-    # These show whether vectors and tiles are low bytes. Flags without a swap have no meaning.
+    # `low_vectors` and `low_tiles` show which vectors and tiles are low bytes of int16. In cycles
+    # without a swap, `unsigned_weights` has no meaning, so it is random.
     low_vectors = data.integers(0, 2, end) * wide
     low_vectors[swaps[0]] = 0
     low_tiles = data.integers(0, 2, TILES) * wide

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the vector planner and feeder: the lines that they read, and the vectors from them.
+"""The test of the vector planner and the vector feeder: lines that are read, and vectors.
 
-It covers packed channels, fill, and hold.
+The planner makes a plan to read a buffer line for a position in a feature map. The feeder makes the
+vectors for the array from these lines. The tests cover packed channels, fill, and hold.
 """
 
 from collections import deque
@@ -31,7 +32,8 @@ COMMANDS = 60
 class Feed(wiring.Component):
     """A unit for tests that has the planner and the feeder; a plan is issued a cycle after `go`.
 
-    `issued` and `reads` report its work.
+    `issued`: a plan is issued. `reads`: the plan reads buffer line `line`. `makes`: the plan is the
+    last for its vector.
     """
 
     def __init__(self, config):
@@ -102,8 +104,8 @@ class Feeder(Bench):
         self.primed = False
         self.in_buffer = deque([None] * BUFFER_LATENCY)
         self.on_the_way = deque([None] * (FEED_LATENCY - BUFFER_LATENCY))
-        # A hold stops `go` at once. It reaches the feeder later, together with the lines of the
-        # issue after `go`.
+        # A hold stops `go` at once. The feeder has its input `hold` later, when the line would come
+        # that was held up.
         self.holds = deque([False] * (1 + BUFFER_LATENCY))
         self.arriving = deque([0] * BUFFER_LATENCY)
         self.made = 0
@@ -112,7 +114,10 @@ class Feeder(Bench):
         return self.random.getrandbits(bits)
 
     async def step(self, vector=None, *, go=True, hold=False):
-        """Run one cycle that offers the place of `vector`, or none; return whether it was taken."""
+        """Run one cycle that offers the position of `vector`, or no position.
+
+        Returns whether the planner has taken the position.
+        """
         if vector is None:
             self.set(
                 position=self.noise(matrix_walk(self.config).position.size),
@@ -155,9 +160,9 @@ class Feeder(Bench):
         return taken
 
     def check_plan(self):
-        """Check the reads of the plan that is issued, for the oldest planned vector.
+        """Check that the issued plan reads the right line for the oldest planned vector.
 
-        Returns this vector, or None if another plan must follow for it.
+        Returns this vector, or None if the vector needs another plan.
         """
         vector = self.planned[0]
         primes = vector.missing is not None and not self.primed
@@ -173,7 +178,7 @@ class Feeder(Bench):
     async def feed(self, command, vectors, *, go=1.0, hold=0.0):
         """Feed the vectors of one command in order.
 
-        A plan may be issued in the share `go` of the cycles; the share `hold` is on hold.
+        `go` is the chance that a plan may be issued in a cycle, `hold` the chance of a hold.
         """
         self.set(command=command)
         for vector in vectors:
@@ -217,9 +222,9 @@ async def windows(dut, packed, go, hold):
 
 @cocotb.test
 async def lines_of_a_matrix(dut):
-    """Check that in a command without bounds each vector is the line of its position.
+    """Check that a MatrixMultiply, a command without bounds, makes each vector of the given line.
 
-    The row and the column of the position do not matter.
+    The row and the column of a position do not matter.
     """
     bench = Feeder(dut, "matrix")
     await bench.start()
@@ -249,7 +254,7 @@ async def lines_of_a_matrix(dut):
 
 @cocotb.test
 async def long_rows(dut):
-    """Check the vectors of packed rows of many lines, to the last byte of a row and beyond it."""
+    """Check packed rows that are many lines long, with vectors beyond the last byte of a row."""
     bench = Feeder(dut, "long")
     await bench.start()
     rows = bench.config.rows

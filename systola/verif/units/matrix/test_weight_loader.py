@@ -55,8 +55,8 @@ class Model(Bench):
         assert hold == (row > 0 and tile < len(self.swaps) and self.level == 0)
         if self.level > 0 and (row > 0 or begins):
             assert (load, take) == (1 << row, 1)
-            # The array sees a swap two cycles after this unit, row k another k cycles later. The
-            # last stage takes the weights `stages` - 1 cycles after the first.
+            # A swap reaches row 0 of the array two cycles after the loader, and row k in k cycles
+            # more. The last stage of columns takes the weights `stages` - 1 cycles after the first.
             if tile:
                 taken = self.swaps[tile - 1] + 2 + row + self.stages - 1
                 assert self.time >= taken, "weights still in use"

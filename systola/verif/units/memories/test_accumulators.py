@@ -83,7 +83,7 @@ class Model(Bench):
         return taken
 
     def being_written(self):
-        """Return the rows that have been updated and not written; they must not be read."""
+        """Return the rows with an update that is not written yet. Such rows must not be read."""
         return {update[0] for update in self.updating if update is not None}
 
     async def fill(self, random):
@@ -105,7 +105,7 @@ def sums(random):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def random_use(dut, rate):
-    """Check the sums for updates and reads of few rows, which often follow one another."""
+    """Check random updates and reads of few rows, so that updates of a row often meet."""
     bench = Model(dut)
     await bench.start()
     random = rng("accumulators", rate)
@@ -116,7 +116,7 @@ async def random_use(dut, rate):
             shift = random.randrange(3) if CONFIGS[chosen_variant()].wide else 0
             update = random.randrange(4), random.random() < 0.7, sums(random), shift
         if random.random() < rate:
-            # A row is not present yet in the cycle of its write.
+            # A row may be read only in cycles after its write.
             read = random.choice([r for r in range(12) if r not in bench.being_written()])
         await bench.step(update, read)
     for _ in range(UPDATE_LATENCY):
@@ -155,7 +155,7 @@ async def one_row_again_and_again(dut, distance):
 async def two_streams(dut, first):
     """Check that a stream of updates and a stream of reads collide at most once.
 
-    Then they use both banks in turn.
+    After a collision, the two streams are in different banks in each cycle.
     """
     bench = Model(dut)
     await bench.start()

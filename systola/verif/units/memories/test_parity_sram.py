@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of a memory with parity, in which every single bit of a word flips once.
+"""The test of the memory with parity bits: each bit of a word is flipped once.
 
-The word is read with the flip, and the flaw shows if `counts` is high. Only Icarus Verilog lets a
-test write a word of a memory.
+A read gives the word with the flipped bit, and reports a flaw. `counts` is high if the word that is
+read is used. Only Icarus Verilog lets a test flip a bit inside a memory.
 """
 
 import cocotb
@@ -60,7 +60,7 @@ async def unchanged(dut):
 
 @cocotb.test
 async def flips(dut):
-    """Check that a flip of each bit of a word, and of its parities, is reported as a flaw."""
+    """Check that a flip of any bit of a word, or of a parity bit, is reported as a flaw."""
     bench = Bench(dut, unit())
     await bench.start()
     width, random = WIDTHS[chosen_variant()], rng("flips")

@@ -28,9 +28,11 @@ VARIANTS = {
     "ecp5, macro": (*MACRO, False, False),
     "ecp5, transparent, register": (20, 48, True, True),
 }
-"""For each variant: width, depth, whether it is transparent, whether it has an output register.
+"""For each variant: bits a word, number of words, whether the memory is transparent, and whether
+it has an output register.
 
-If the name begins with a fabric, the memory is made for it; others are plain Verilog.
+A memory with the name of a fabric at the beginning is made for this fabric, others in plain
+Verilog.
 """
 
 
@@ -44,8 +46,8 @@ def unit(variant=None):
 async def random_use(dut, rate):
     """Check random reads and writes: a read word stays at the output until the next read.
 
-    An output register keeps its word while it is not enabled. A word being written is read as new
-    in a transparent memory.
+    An output register keeps its word while it is not enabled. In a transparent memory, a read of a
+    word in the cycle of its write gives the new content.
     """
     width, depth, transparent, register = VARIANTS[chosen_variant()]
     bench = Bench(dut, unit())

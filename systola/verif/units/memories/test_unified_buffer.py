@@ -40,7 +40,7 @@ class Model(Bench):
         """Run one cycle of reads and writes; return the names of the ports that were served.
 
         `wanted` has a line for each port that reads, and a pair (line, data) for each port that
-        writes. With `pair` the port `operands` reads the line before its own, too.
+        writes. With `pair` the port `operands` reads the wanted line and the line before.
         """
         inputs, address = {"operands__pair": pair} if self.pairs else {}, {}
         for name in READERS + WRITERS:

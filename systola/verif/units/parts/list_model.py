@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SETTLED = 2
-"""The number of cycles after its push in which an `InFlight` does not yet know an entry."""
+"""The number of cycles after an entry's push, until the unit `InFlight` shows its progress."""
 
 
 @dataclass(eq=False)
@@ -38,7 +38,7 @@ class Entries(list[Entry]):
         """The number of entries that have left the list since the start."""
         self.reached = 0
         self.last_end = 0
-        """The end of the youngest entry, which may have left the list."""
+        """The end of the addresses of the last pushed entry, which may have left the list."""
         self.age = SETTLED
         """The number of cycles since the youngest entry came; SETTLED stands for all larger
         numbers.
@@ -46,7 +46,7 @@ class Entries(list[Entry]):
 
     @property
     def place(self) -> int:
-        """The place of the oldest entry in the ring of places."""
+        """The number of the oldest entry's place in the ring of places that `InFlight` has."""
         return self.left % (1 << self.bits)
 
     def advance(self, address: int) -> None:
@@ -92,9 +92,9 @@ class Entries(list[Entry]):
         return bool(self) and self[0] is not self.fresh
 
     def shown(self, *, retires: bool) -> dict[str, int]:
-        """Return the `progress` that an `InFlight` shows for this list; call it in each cycle.
+        """Return the `progress` that `InFlight` must show; to be called once in each cycle.
 
-        An InFlight does not know how far a fresh entry has come.
+        `reached` is missing while the oldest entry is fresh, as any value may then be shown.
         """
         progress = self.progress(retires=retires)
         if self and not self.under_way:
@@ -103,9 +103,9 @@ class Entries(list[Entry]):
         return progress
 
     def mask(self, awaits: set[int]) -> dict[str, int]:
-        """Return the mask (an `Awaited`) of an instruction that waits for some entries.
+        """Return the mask (an `Awaited`) of an instruction that waits for certain entries.
 
-        `awaits` has the numbers of these entries.
+        `awaits` has the numbers of the entries to wait for.
         """
         hits = [i for i, entry in enumerate(self) if entry.number in awaits]
         if not hits:
@@ -113,7 +113,7 @@ class Entries(list[Entry]):
         last = first = hits[-1]
         while first > hits[0] and self[first].rises:
             first -= 1
-        # A run never begins with an entry that is not waited for, but may have one in its middle.
+        # A run of rising entries begins with an entry to wait for, but others may be in its middle.
         first = next(i for i in hits if i >= first)
         place = (self.left + last) % (1 << self.bits)
         return {"pending": 1, "place": place, "run": last - first}

@@ -24,7 +24,7 @@ PLATFORMS = [
 
 
 def board(kind, **facts):
-    """Return an Amaranth platform for a device, a board without connectors."""
+    """Return an Amaranth platform of class `kind`, as a board without resources or connectors."""
     named = {"package": "", "speed": "1", "resources": [], "connectors": [], **facts}
     return type("Board", (kind,), named)()
 

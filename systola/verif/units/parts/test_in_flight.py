@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The test of `InFlight`, a list of instructions under way, against a Python list.
 
-It also tests masks of entries and the comparison of regions.
+Masks that name entries of the list, and the comparison of two regions, are tested, too.
 """
 
 import cocotb
@@ -22,7 +22,8 @@ CYCLES = 3000
 class Watched(wiring.Component):
     """A unit for tests with a list of instructions under way, a mask, a comparison of regions.
 
-    `holds`: the mask holds `address` back. `still`: it is pending after the cycle.
+    `holds`: the mask holds `address` back. `still`: the mask is pending after the cycle. `touches`:
+    regions `one` and `other` overlap.
     """
 
     def __init__(self):
@@ -75,8 +76,8 @@ def check(bench, entries, retires):
 async def random_use(dut, rate):
     """Check any mixture of push, retire and advance in one cycle.
 
-    A mask for some of the entries holds back the addresses that they still need, and lets others
-    pass.
+    A mask must hold back each address that an entry in the mask still needs. It must also let
+    other addresses pass, often enough.
     """
     bench = Bench(dut, unit())
     await bench.start()

@@ -78,7 +78,7 @@ class Model(Bench):
         )
 
     def needed(self, item):
-        """Return whether an entry that the item waits for still needs one of its addresses."""
+        """Return whether an entry that an item waits for still needs an address of the item."""
         return any(
             used and entry.number in item["awaits"] and (address is None or entry.needs(address))
             for name, address, used in self.checks(item)
@@ -88,8 +88,8 @@ class Model(Bench):
     async def step(self, item=None, *, ready=True, retire=(), advance=None):
         """Run one cycle that offers `item`, or none; return whether it was accepted.
 
-        At the end of the cycle, the oldest entry leaves each list named in `retire`. `advance` has
-        the new base of the oldest entry of some lists.
+        At the end of the cycle, the oldest entry leaves each list named in `retire`. `advance` has,
+        by name of a list, the address that its oldest entry reaches.
         """
         noise = self.random.getrandbits
         masks = {name: noise(5) for name in LISTS}
@@ -183,9 +183,9 @@ async def random_use(dut, rate, lively):
 
 @cocotb.test
 async def full_rate(dut):
-    """Check that items without waits leave two cycles later, one a cycle.
+    """Check that items with nothing to wait for leave two cycles after they came, one a cycle.
 
-    After an item that had to wait, they leave one a cycle again.
+    Items that queued up after a waiting item leave one a cycle as well.
     """
     bench = Model(dut, "full")
     await bench.start()

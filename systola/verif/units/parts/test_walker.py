@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The test of the walker against nested loops of Python: places, first and last iterations.
 
-It also checks that no cycle is lost.
+A walk is a nest of loops, its levels. Each step of a walk has a place: a buffer line, and a row y
+and a column x of a feature map. The test also checks that no cycle is lost between steps.
 """
 
 from itertools import product
@@ -45,7 +46,7 @@ def beyond(layout, axis):
 def seen_at(layout, line, y, x):
     """Return the place (line, y, x) as a walker may show it.
 
-    The line is modulo its range; row and column are exact where they may lie in a map.
+    The number of the line wraps around. Rows beyond every map are all the same, as are columns.
     """
     return (
         line % line_space(layout),
@@ -55,10 +56,10 @@ def seen_at(layout, line, y, x):
 
 
 def places(layout, walk):
-    """Yield the place (line, y, x) of each step of a walk, and two flags for each level.
+    """Yield the place (line, y, x) of each step of a walk, and a pair of flags for each level.
 
-    The flags are whether this is the level's first and its last iteration; the innermost level is
-    first.
+    The flags show whether the level is in its first and in its last iteration. The list of pairs
+    begins with the innermost level.
     """
     levels = layout.levels
     counts = [walk["count"][level.name] for level in reversed(levels)]
@@ -141,7 +142,7 @@ async def random_walks(dut, rate):
 
 @cocotb.test
 async def long_loops(dut):
-    """Check thousands of iterations of each level by itself, if its count can hold them."""
+    """Check 4,500 iterations of each level alone, or as many as the level's count can hold."""
     layout = WALKS[chosen_variant()]
     levels = layout.levels
     bench = Bench(dut, unit())
@@ -188,9 +189,9 @@ COUNTED = {
         Opcode.VECTOR: {"ox": "rows"},
     },
 }
-"""For each instruction, the operands that are counts of a walk's levels.
+"""For each walk and instruction, the operand that is the count of a level, by name of the level.
 
-They follow from the comments of hdl/commands.py.
+The comments of hdl/commands.py name the operands.
 """
 
 
@@ -201,9 +202,9 @@ def test_counts_hold_every_operand(variant):
 
 
 def check_counts(variant, config):
-    """Check that a walk's counts have enough bits for all numbers that instructions may have.
+    """Check that a walk's counts have enough bits for the largest operands of legal instructions.
 
-    The regions of an instruction must fit the memories, which limits its numbers.
+    The regions of a legal instruction fit in the memories, which limits its operands.
     """
     memory = config.accumulator_rows if variant == "matrix" else config.buffer_lines
     layout = matrix_walk(config) if variant == "matrix" else vector_walk(config)

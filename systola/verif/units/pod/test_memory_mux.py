@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the unit that gives several cores one memory port: owners of beats, and bytes.
+"""The test of the unit that gives several cores one memory port.
 
-Weights that all cores request must be read once.
+Each core must get its own beats, with the right bytes. Weights that all cores request must be read
+once.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ def unit():
 
 
 class Memory:
-    """A memory that answers in order for each ID, and otherwise in any order, word by word."""
+    """A model of the memory, with answers in order for one ID, and in any order between IDs."""
 
     def __init__(self, bench, random, width, pace):
         self._bench, self._random, self._width, self._pace = bench, random, width, pace
         self.data = bytearray(random.randbytes(SIZE))
         self.reads = []
-        """The address, the number of words and the ID of each burst that was read."""
+        """The offset in the memory, the number of words and the ID of each burst that was read."""
         self._asked = {}
         self._r = None
         self._addresses, self._words, self._answers, self._b = deque(), [], {}, None
@@ -158,7 +159,7 @@ class Reader:
 
 
 class Writer:
-    """A model of a core's write port: AW and W at any pace, either of them first."""
+    """A model of a core's write port that sends AW and W at any pace, in either order."""
 
     def __init__(self, bench, name, bus, bursts, random, pace):
         self._bench, self._name, self._random, self._pace = bench, name, random, pace
@@ -315,7 +316,7 @@ async def nobody_is_in_the_way(dut):
 async def full_rate(dut):
     """Check the rates: one host port has a beat a cycle, and all ports together a word a cycle.
 
-    The bursts of the one port have any size.
+    The one host port sends bursts of eight beats, then bursts of one beat.
     """
     bench = Cores(dut, "rate")
     await bench.start()
@@ -341,7 +342,8 @@ async def full_rate(dut):
 async def weights_are_read_once(dut):
     """Check that weights are read once while all cores request the same weights, each at its pace.
 
-    If a core stays away, the others wait for it once. All meet again when they start together.
+    If a core stays away, the others wait for it once. After a pulse of `together`, all cores share
+    reads again.
     """
     bench = Cores(dut, "once")
     if not MEMORIES[chosen_variant()].broadcast:

@@ -30,7 +30,7 @@ from systola.verif.units.unit import Bench, run_unit, variants
 
 CORES, SETTLE = 2, 10
 STANDS_IN = 7
-"""The value of register CORES in the page of core 0, where another pod's registers stand in."""
+"""The value of register CORES in the page of core 0, which has the registers of another pod."""
 PULSES = ("clear_links", "core_start", "finished", "faulted", "stop", "in_vain", "forget")
 
 
@@ -38,8 +38,8 @@ class Rig(wiring.Component):
     """A unit for tests that has the page router of a pod, the pod's registers and control, and a
     core.
 
-    Registers of another pod stand in for the core's registers. The unit has the cores' signals as
-    ports.
+    Registers of another pod stand in for the core's registers. Status, cause and interrupt of the
+    cores are ports.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Rig(wiring.Component):
 
 
 class Pod(Bench):
-    """A bench of the pod's registers with a host, which records the pulses of the control."""
+    """A bench with a host at the pod's registers, that records the pulses of the pod's control."""
 
     def __init__(self, dut):
         super().__init__(dut, Rig())
@@ -109,7 +109,7 @@ class Pod(Bench):
             await RisingEdge(self.clock)
 
     async def started(self):
-        """Start the pod, and wait until the cores are busy and the pod has seen it."""
+        """Start the pod, wait until the cores are busy, and forget the pulses up to then."""
         await self.host.write(PodRegister.CONTROL, Control.START)
         assert await self.host.read(PodRegister.STATUS) == Status.BUSY
         await self.idle(SETTLE + 12)
@@ -164,7 +164,7 @@ async def all_done(dut):
 async def a_fault_stops_all(dut, cause):
     """Check that a core's fault raises `stop` until no core is busy.
 
-    The fault's cause comes a cycle after its report.
+    The core's status has FAULT a cycle before the cause of the fault is known.
     """
     pod = Pod(dut)
     await pod.begin()
@@ -208,7 +208,7 @@ async def soft_reset(dut, after):
 
 @cocotb.test
 async def the_interrupt_of_a_core(dut):
-    """Check that a core's interrupt shows while it is high, and interrupts if it is enabled."""
+    """Check that IRQ_STATUS shows a core's interrupt while it lasts, and `irq` if it is enabled."""
     pod = Pod(dut)
     await pod.begin()
     pod.set(cores_irq=1)

@@ -66,7 +66,7 @@ class Planner(Bench):
         self._rules = StreamRules("burst")
 
     async def step(self, valid, take):
-        """Run one cycle; `valid` offers the next transfer, `take` takes a burst."""
+        """Run one cycle; `valid` offers the next transfer, and `take` accepts a burst."""
         valid = bool(valid and self.transfers)
         if valid:
             self.set(transfer__payload=self.transfers[0])
@@ -87,7 +87,7 @@ class Planner(Bench):
 def expected(transfers):
     """Yield the expected bursts of all transfers, as (address, beats, last).
 
-    They must obey the rules of AXI.
+    A burst that breaks the rules of AXI is an error of the test.
     """
     bus, longest, pitch = VARIANTS[chosen_variant()]
     for transfer in transfers:
@@ -99,7 +99,7 @@ def expected(transfers):
 
 @cocotb.test
 async def one_burst_a_cycle(dut):
-    """Check that at full rate each cycle has its burst.
+    """Check that a burst comes in each cycle, if transfers are always there and bursts are taken.
 
     Only the first burst of a transfer may come one cycle later.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the read port that data and fetches share.
+"""The test of the read port that data transfers and fetches of instructions share.
 
 It covers order, priorities, base address, `stop`, and limits.
 """
@@ -142,8 +142,8 @@ async def random_requests(dut, latency, stall, probability):
 async def priorities(dut, urgent):
     """Check that requests for data go first, or fetches if they are urgent.
 
-    Data requests go one a cycle; without a fetch before them they are on AR a cycle later. A fetch
-    goes every third cycle.
+    A request for data is on AR in the cycle after it is taken, and one can be taken in each cycle.
+    A fetch goes out every third cycle.
     """
     bench = Port(dut, name=f"urgent {urgent}")
     await bench.begin()
@@ -198,7 +198,7 @@ async def stop(dut):
         for _ in range(bench.random.randint(1, 60)):
             await bench.step(stop=0)
         await bench.step(stop=1)
-        # One burst may be waiting on AR, and one after it.
+        # One burst may be waiting on AR, and another burst may wait for AR.
         announced = len(bench.addresses) + 2 * bool(bench.dut.bus__arvalid.value)
         for _ in range(800):
             await bench.step()

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the host reader: reads from host memory into buffer, parameters and tables."""
+"""The test of the host reader: reads from host memory into buffer, parameters and tables.
+
+An instruction has two commands: a transfer for the reads, and an entry for the writes. The region
+of an instruction is the range of addresses that it fills.
+"""
 
 import itertools
 
@@ -59,8 +63,9 @@ class Reader(Bench):
         self.now = 0
 
     def copy(self, *, host, buffer, rows, blocks, stride, tail, alternate=False):
-        """Make a Read_Host_Memory or its alternate: transfer, entry, region, and the expected
-        writes.
+        """Make a Read_Host_Memory, which stores block by block, or row by row with `alternate`.
+
+        Returns transfer, entry, region, and the expected writes.
         """
         pitch, longest = self.input_pitch, max(self.config.rows, self.config.cols)
         lines = {}
@@ -81,7 +86,7 @@ class Reader(Bench):
             "stride": stride,
             "blocks": 1 if run >= blocks else blocks,
         }
-        # If `every` is set, `line` has no meaning.
+        # If the field `every` of a tail is set, the field `line` has no meaning.
         place = self.random.randint(buffer, end) if alternate else end - rows
         spacing = blocks if alternate else 0
         entry = {
@@ -147,7 +152,7 @@ class Reader(Bench):
     async def step(self, blocked=False):
         """Run one cycle of the unit's neighbours, and record the unit's outputs.
 
-        A transfer that was once not `blocked` is not blocked again.
+        `blocked` holds up the oldest transfer, unless this transfer was free in an earlier cycle.
         """
         ask, answer, write = (self.random.random() < rate for rate in self.rates)
         if self.transfers and not self.begun and not blocked:
@@ -223,7 +228,7 @@ class Reader(Bench):
                 break
             await self.step(self.random.random() > self.rates[0])
         assert not self.entries and not self.beats and not self.transfers and not self.wanted
-        # Tables have no part in the order of writes: they do not wait for the buffer.
+        # Writes to tables do not wait for the buffer, so they may come before earlier writes.
         expected = [write for i in instructions for write in i[3]]
         for tables in (False, True):
             seen, wanted = (
@@ -296,9 +301,9 @@ async def parameters_and_tables_at_full_rate(dut):
 
 @cocotb.test
 async def tails_of_rows(dut):
-    """Check that alternate copies shorten the last line of each row.
+    """Check that copies that store row by row (alternate) shorten the last line of each row.
 
-    There are alternate copies at the start, after other copies, and after a load of parameters.
+    Such copies come first, after other copies, and after a load of parameters.
     """
     bench = Reader(dut, "tails")
     await bench.start()
@@ -318,7 +323,7 @@ async def tails_of_rows(dut):
 
 @cocotb.test
 async def errors(dut):
-    """Check that a bus error is reported with its beat, and the copy goes on."""
+    """Check that an error is reported a cycle after its beat is taken, and the copy goes on."""
     bench = Reader(dut, "errors", answer=0.7, write=0.6)
     await bench.start()
     instruction = bench.copy(host=0, buffer=0, rows=6, blocks=2, stride=2 * PAGE // 4, tail=1)

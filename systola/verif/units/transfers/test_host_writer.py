@@ -33,7 +33,7 @@ def unit(variant=None):
 
 
 class WriteOnly:
-    """A `dut` with silent read channels, for a memory model that expects them."""
+    """A wrapper of `dut` that adds silent read channels, which the memory model expects."""
 
     def __init__(self, dut):
         self._dut = dut
@@ -89,7 +89,7 @@ class Writer(Bench):
                     self.awaits.add(number)
 
     def older(self):
-        """Return lists and masks for this cycle, and let the oldest entries advance at its end."""
+        """Return masks and progress for this cycle, and let the oldest entries advance after it."""
         inputs = {"queue__masks": {}, "queue__progress": {}}
         for name, entries in self.lists.items():
             proceeds = bool(entries) and self.random.random() >= self.refuse
@@ -104,9 +104,7 @@ class Writer(Bench):
         return inputs
 
     def is_blocked(self, line):
-        """Return whether an older instruction has yet to write a line, or writes it in this
-        cycle.
-        """
+        """Return whether an awaited older instruction still needs a line."""
         return any(
             entry.number in self.awaits and entry.needs(line)
             for entries in self.lists.values()
@@ -145,7 +143,7 @@ class Writer(Bench):
         places = [(block, row) for block in range(blocks) for row in range(rows)]
         if alternate:
             places.sort(key=lambda place: place[1])
-        # This is the order of the copies, which shows where rows overlap.
+        # Rows may overlap in memory, so they are copied in the order in which the unit writes.
         for number, (block, row) in enumerate(places):
             start = host + row * stride + block * pitch
             line = self.lines[buffer + number][: tail if block == blocks - 1 else cols]
@@ -161,7 +159,7 @@ class Writer(Bench):
             "stride": stride,
             "blocks": 1 if run >= blocks else blocks,
         }
-        # If `every` is set, `line` has no meaning.
+        # If the field `every` of a tail is set, the field `line` has no meaning.
         end = buffer + lines
         place = self.random.randint(buffer, end) if alternate else end - rows
         return {
@@ -190,7 +188,7 @@ class Writer(Bench):
         )
 
     async def run(self, command, limit=5000):
-        """Run a command to its end; it is valid in the cycle of its `pop`, and gone in the next."""
+        """Offer a command until the unit pops it, at its end, and withdraw it in the next cycle."""
         if self.refuse:
             self.interlock(command)
         await self.step(queue__command=command, queue__valid=1)
@@ -290,7 +288,7 @@ async def stop(dut, stall):
             await bench.step()
         await bench.step(stop=1)
         await bench.step()
-        # A burst on offer may still go out unchanged, and the burst after it, too.
+        # The beat and the burst on offer may still go out unchanged, and one more of each.
         strobed = bench.strobed + 2 * bool(bench.get("bus__wvalid"))
         announced = bench.bursts + 2 * bool(bench.get("bus__awvalid"))
         for _ in range(300):

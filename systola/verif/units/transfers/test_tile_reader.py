@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test of the reader of weight tiles from the buffer: its lines, their order, and when."""
+"""The test of the reader of weight tiles from the buffer: order and cycles of the lines read."""
 
 import cocotb
 import pytest
@@ -21,9 +21,9 @@ def unit(variant=None):
 @cocotb.test
 @cocotb.parametrize(rate=[1.0, 0.5])
 async def lines(dut, rate):
-    """Check the lines of random tiles, at most a row a cycle.
+    """Check that the lines of random tiles are read in order, and one a cycle at full rate.
 
-    A tile pair of int16 weights has its even lines first, then its odd lines.
+    Of two tiles with int16 weights, all even lines are read first, then all odd lines.
     """
     bench = Bench(dut, unit())
     await bench.start()

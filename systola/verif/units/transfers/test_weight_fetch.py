@@ -66,7 +66,7 @@ class Weights(Bench):
         self.asked += 1
 
     def expected(self, tiles):
-        """Return the expected rows of weights of these tiles."""
+        """Return the rows of weights that the array must get for the tiles numbered `tiles`."""
         pitch = self.beats_a_row * self.config.weight_bus_bytes
         return [
             self.model.data[start : start + self.config.cols].tobytes()
@@ -98,8 +98,9 @@ class Weights(Bench):
         self.now += 1
 
     def _has_row(self):
-        """Return whether a row is valid in the present cycle, which is two cycles after its last
-        beat.
+        """Return whether the FIFO has a row in this cycle.
+
+        A row is there from two cycles after its last beat until the array takes the row.
         """
         n = self.beats_a_row
         complete = sum(beat + 2 <= self.now for beat in self.beats[n - 1 :: n])
@@ -188,8 +189,9 @@ async def limit(dut):
 
 @cocotb.test
 async def errors(dut):
-    """Check that bus errors are reported with their Read_Weights: two errors in the second of
-    three.
+    """Check that each bus error is reported with the number of its Read_Weights.
+
+    Two beats of the second of three Read_Weights have an error.
     """
     bench = Weights(dut, name="errors")
     await bench.start()
@@ -216,7 +218,7 @@ async def stop(dut):
         for _ in range(bench.random.randint(1, 120)):
             await bench.step(stop=0)
         await bench.step(stop=1)
-        announced = bench.bursts + 2  # one burst may be waiting on AR, and one after it
+        announced = bench.bursts + 2  # one burst may wait on AR, and another for AR
         for _ in range(1000):
             await bench.step()
             if bench.get("quiet"):
