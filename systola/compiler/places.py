@@ -59,7 +59,7 @@ class Columns:
 def columns_along(shape: Sequence[int], axis: int) -> Columns:
     """Return the map of a tensor of `shape` in which the elements along `axis` form columns."""
     rest = [number for number in range(len(shape)) if number != axis]
-    # The last of the other axes becomes the channels.
+    # The last axis other than `axis` becomes the channels.
     channels = shape[rest[-1]] if rest else 1
     columns = math.prod(shape) // (shape[axis] * channels)
     return Columns((*rest[:-1], axis, *rest[-1:]), (1, columns, shape[axis], channels))

@@ -44,8 +44,8 @@ class _Packer:
         self._host = set(translation.inputs)
         """Values that the host has, and can give in any shape."""
         self._channels: dict[Value, int] = {}
-        """Number of channels in a line of a reshaped value in the buffer. Values with as many
-        channels in their shape are missing.
+        """Number of channels in a buffer line of each reshaped value, if it differs from the
+        channels of the value's shape.
         """
         self._whole: dict[Value, Value] = {}
         for item in translation.items:

@@ -140,7 +140,7 @@ class Machine(Control, Transfers, MatrixUnit, ActivationUnit, Checks):
         return self.outcome(FaultReport(cause, pc, address & 0xFFFF_FFFF))
 
     def outcome(self, fault: FaultReport | None) -> Outcome:
-        """Return the end of the program in its present state."""
+        """Return the outcome of a program that ends now, by `fault` or, if it is None, at Halt."""
         return Outcome(fault, tuple(self._interrupts), tuple(self._tags), self.executed)
 
 

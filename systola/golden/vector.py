@@ -105,5 +105,5 @@ def quotient_sums(
 
 
 def _scaled(x: NDArray[np.int64], q: int, r: int, k: int) -> NDArray[np.int64]:
-    """Return f of the text of Vector: an operand scaled with multiplier q and right shift r."""
+    """Return an operand scaled with multiplier q and right shift r: f(x, q, r) in the ISA."""
     return shifted((x * q + (1 << (k - 1))) >> k, np.array(r))

@@ -14,7 +14,10 @@ DEFAULT_BAUD = 1_000_000
 SILENCE_SECONDS = 0.3
 """Seconds of silence after which no byte is expected: more than adapters and systems take."""
 ANSWER_SECONDS = 1.0
-"""Seconds for an answer, beside the time of its bytes on the line, even if bytes keep coming."""
+"""Seconds until a whole answer must be there, apart from the time of its bytes on the line.
+
+Bytes that keep coming do not extend this time.
+"""
 
 
 class SerialPort:

@@ -25,7 +25,7 @@ class Removed:
     """Path of the module's instance, with `*` instead of numbers of copies."""
     register: str
     bits: int
-    """Bits in all these modules together."""
+    """Number of removed bits in the group."""
     reason: str
     """CONSTANT if the bits always have one value, UNUSED if nothing depends on them."""
 

@@ -106,7 +106,7 @@ def resources(fabric: Fabric, cells: Mapping[str, int]) -> Counter[Kind]:
     total: Counter[Kind] = Counter()
     for name, count in cells.items():
         for kind, weight in _weights(fabric, name).items():
-            total[kind] += weight * count  # pyright: ignore[reportArgumentType] - halves
+            total[kind] += weight * count  # pyright: ignore[reportArgumentType] - may be 0.5
     return total
 
 

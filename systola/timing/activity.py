@@ -62,7 +62,7 @@ class Activity:
     """Bytes of tiles written into and read from the weight FIFO, without weight memory's padding.
     """
     lane_macs: float = 0
-    """Multiply-adds of bytes in the lanes, all of them for Depthwise."""
+    """Multiply-adds of bytes in the lanes, which only Depthwise makes."""
     lane_multiplies: float = 0
     """Multiplications of the activation unit outside `lane_macs`, of 32 bits or fewer."""
     lane_adds: float = 0

@@ -65,7 +65,10 @@ class Fetch:
         self._ahead = fetched_ahead(config) // self._per_unit
         self._depth = config.instruction_buffer // self._per_unit
         self._requests: deque[tuple[int, float]] = deque()
-        """Requests without an answer so far: number of the first unit, and cycle of the request."""
+        """Requests without an answer so far: number of the first unit, and cycle of the request.
+
+        `FetchState` defines a unit.
+        """
         self._requested = 0
         self._kept = 0
         self._asked = float(FIRST_REQUEST - REQUEST_INTERVAL)

@@ -48,7 +48,7 @@ class Entry:
 
 
 NOTHING = Entry(0, 0, 0.0, rises=False)
-"""Entry that writes no line."""
+"""Entry in place of the youngest one while a list is empty: it writes no line."""
 
 
 def run_of(entries: Sequence[Entry], base: int, stop: int) -> range:

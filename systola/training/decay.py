@@ -13,7 +13,7 @@ from systola.training.numbers import multiplier
 from systola.training.writer import Entry, shifted
 
 DECAY_STEPS = 16
-"""Number of steps for which the decay is taken off at once."""
+"""Number of steps between two updates with decay; such an update has the decay of all of them."""
 MOST_DECAY = 0.1
 _BITS = 16
 """Number of bits of an offset in the van der Corput sequence."""

@@ -9,10 +9,10 @@ the masters of these rows, and gives them to all other cores. Masters are int16,
 bytes than all sums would be. Unlike sums, the lines of masters travel while the array multiplies.
 Velocities and moments stay with the core that has their rows, as no other core needs them.
 
-A core sends an exponent e as int16 lines, as other cores can apply instruction Measure to lines. A
-line has -2^k, with k = e - c, limited to 0 to 15. The magnitude of -2^k has k bits, so Measure over
-the lines of all cores finds the largest k. There are three lines, for c = LEAST, LEAST + 15 and
-LEAST + 30. The largest e is LEAST plus the largest k of each line.
+A core sends an exponent e as three int16 lines, as instruction Measure applies to lines. A line has
+-2^k, with k = e - c limited to 0 to 15. The constant c is LEAST in the first line, LEAST + 15 in
+the second, and LEAST + 30 in the third. The magnitude of -2^k has k bits. So for each c, Measure
+over the lines of all cores finds the largest k. The largest e is the sum of LEAST and these three.
 
 Exponents that were measured with 8 bits are at least -8. Exponents beyond the last line would need
 fraction bits that no tensor has.

@@ -265,8 +265,8 @@ class Layout:
         count = sum(stage.normalized is not None for stage in stages)
         self.constant_lines += (4 * size + 4 * count + 10) * (count > 0)
         if turns > 1:
-            # The losses of several turns are computed together, for up to C groups of samples. Such
-            # runs of turns have at most two lengths. There is room for the constants of both.
+            # The losses of several turns are computed together, for up to C groups of samples. The
+            # turns are cut into runs of at most two lengths, and each length has its constants.
             self.constant_lines += 3 * size + 2 * size * self.classes
         self.constants = self._take(self.constant_lines)
         mapped = [shape.units * shape.made for shape in self.shapes[: len(stages)]]

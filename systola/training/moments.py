@@ -204,7 +204,7 @@ class MomentStep:
         """Return the fraction bits with which the tensor's largest gradient would have
         GRADIENT_BITS bits.
 
-        `told`: reported bits of this gradient.
+        `told`: number of bits of this gradient in the report of the step.
         """
         least, most = MOMENT_BITS
         if self._most is not None:

@@ -266,8 +266,8 @@ class _Trace:
         ]
         if work.awaited_weights:
             waited.append(f"{work.awaited_weights} cycles for weights")
-        # The text has operands without index registers. So the final values of these operands are
-        # added.
+        # The text shows operands before index registers are added to them. So the values after
+        # the addition are shown, too.
         place = work.number * INSTRUCTION_BYTES
         word = decode(self._run.image.program[place : place + INSTRUCTION_BYTES])
         assert word is not None

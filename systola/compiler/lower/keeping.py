@@ -59,7 +59,7 @@ class Ring:
 
 
 def rings(operations: Operations) -> dict[Value, Ring]:
-    """Return the variables that are rings, by their values before a sample."""
+    """Return the variables that are rings. The key is a variable's value before a sample."""
     made = {node.result: node for node in operations.nodes}
     found: dict[Value, Ring] = {}
     for kept in operations.kept:
@@ -99,7 +99,10 @@ def _is_tail(node: Slice) -> bool:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RingStep(Step):
-    """A step that moves a ring's map back to its first place, in one of PHASES programs."""
+    """A step that moves a ring's map back to its first place.
+
+    Only one of the PHASES programs that run in turn does so; in the others the step is empty.
+    """
 
     place: FeatureMap
     """Map in the buffer of all rows of the ring: the old rows, and then the new rows."""

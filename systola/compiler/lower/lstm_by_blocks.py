@@ -75,8 +75,8 @@ class Places:
     sums: int
     """First accumulator row of the sums of one step in time.
 
-    There is a row for each tile along N. If there are mixed cells, GATES rows for the spread sums
-    follow.
+    There is a row for each tile along N. If there are mixed cells, GATES rows follow, each with the
+    sums of one gate of these cells in all four quarters.
     """
     tiles: int
     """Tile in weight memory, counted from 0, at which the tiles for a step in time begin."""

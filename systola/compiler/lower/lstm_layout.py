@@ -92,8 +92,9 @@ class Weights:
     recurrent: NDArray[np.int8]
     """Tiles of the recurrent weights: tiles along N x blocks of the state."""
     rest: NDArray[np.int8]
-    """Weight tiles for the state of the mixed cells: one for the mixed tile, then one for the gates
-    of each block.
+    """Weight tiles that multiply the state of the mixed cells (see `Layout.rest`).
+
+    The first one is for the gates of the mixed cells. A tile for the gates of each block follows.
     """
     spread: NDArray[np.int8]
     """Weight tiles that copy each gate of the mixed tile to all quarters, in the order of

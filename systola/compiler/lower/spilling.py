@@ -122,7 +122,8 @@ def _lives(lowering: Lowering, spill: Spill) -> list[Life]:
                 life = lives[lines] = Life(lines, number - ahead, number, what)
             life.last = max(life.last, number)
     for life in lives.values():
-        # Values that a batch takes from one sample stay while the other samples are calculated.
+        # A batch takes this value from each sample. As samples are calculated one after another,
+        # the lines must be kept from the beginning.
         if life.first < lowering.batch_begins <= life.last:
             life.first = -1
     return list(lives.values())
@@ -172,8 +173,9 @@ def _larger_preset(config: Config) -> str:
 def _without(
     config: Config, operations: Operations, spill: Spill, lines: Lines, lowering: Lowering
 ) -> Spill:
-    """Return `spill` with the value in `lines` in host memory, and operations on the value in
-    bands.
+    """Return a copy of `spill` in which the value in `lines` stays in host memory.
+
+    Operations that make or take this value work in bands of rows.
     """
     value = lowering.values[lines]
     bands = dict(spill.bands)

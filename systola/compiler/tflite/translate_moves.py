@@ -136,8 +136,8 @@ def add_move(
 ) -> None:
     """Add a move of elements from `source` to `result`.
 
-    If the host would do this move or an earlier one that made `source`, all are joined to one move.
-    This is done only if the machine can do the joined move.
+    The host may be needed for this move, or for the moves that made `source`. If so, all are joined
+    to one move, provided that the machine can do it.
     """
     items = moved(str(operator), source, result, origin, fill)
     if result.dtype == "int8":

@@ -114,9 +114,10 @@ def microprogram(*, tanh: bool) -> list[Row]:
         rows.append(_product(constant=ALMOST_ONE, term=ProductTerm.QUADRUPLE, offset=MINUS_ONE))
     else:
         rows.append(_double())
-    # tanh(-x) = -tanh(x), sigmoid(-x) = 1 - sigmoid(x). For a positive argument the sign changes
-    # twice, as only a product turns the value 2^15 into 2^15 - 1. For the argument 0 the result is
-    # set directly.
+    # tanh(-x) = -tanh(x), sigmoid(-x) = 1 - sigmoid(x). The first row makes the result of a
+    # negative argument. For a positive argument the second row goes back: so the value 2^15 also
+    # passes a product, which turns it into 2^15 - 1. For the argument 0 the last row sets the
+    # result.
     opposite, middle = (0, 0) if tanh else (HIGHEST, HALF)
     return [
         *rows,

@@ -35,6 +35,8 @@ class Coefficient(enum.Enum, shape=2):
 class ElementControl(data.StructLayout):
     """A control for stage 0 of a VectorLane, with the byte.
 
+    FIRST is the element that an earlier `keep` has stored in the lane.
+
     | field         | meaning |
     |---|---|
     | `low`         | the byte is the low half of an int16; any other byte completes a number |

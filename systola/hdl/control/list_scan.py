@@ -184,7 +184,8 @@ class ListScan(wiring.Component):
                 Signal(bits, name=f"{mask}_{which}", reset_less=True)
                 for which in ("mask_last", "first")
             )
-            # all entries from `run_first` on conflict, or rise after an entry of this run
+            # Each entry from `run_first` to the last one judged conflicts, or rises after the
+            # entry before it.
             run_continues = Signal(name=f"{mask}_running", reset_less=True)
             entry_conflicts = Signal(name=f"{mask}_hit")
             goes_on = run_continues & self.rising[name].bit_select(judged_place, 1)

@@ -184,8 +184,9 @@ class NumberedScoreboard(wiring.Component):
             write.data.eq(loading.push),
             write.en.eq(reading.push),
             read.addr.eq((reading.progress.oldest - 1)[:RING_BITS]),
-            # A load may still be in this list when the next read already reports its first line.
-            # So only reports of addresses above the buffer lines count, as loads fill only these.
+            # A load may still be in `loading` when the read after it reports its first line. Loads
+            # fill only parameters and tables, with addresses above the buffer lines. So reports of
+            # lower addresses do not count.
             loading.advance.eq(
                 reading.advance & (reading.advance_to > parameter_space(self._config))
             ),

@@ -223,8 +223,9 @@ class Scoreboard(wiring.Component):
             m.d.sync += are_loads.bit_select(reading.free, 1).eq(loading.push)
         m.d.comb += [
             is_load.eq(are_loads.bit_select(reading.progress.place, 1)),
-            # A load may still be in this list when the next read already reports its first line.
-            # So only reports of addresses above the buffer lines count, as loads fill only these.
+            # A load may still be in `loading` when the read after it reports its first line. Loads
+            # fill only parameters and tables, with addresses above the buffer lines. So reports of
+            # lower addresses do not count.
             loading.advance.eq(
                 reading.advance & (reading.advance_to > self._spaces["parameters"][0])
             ),

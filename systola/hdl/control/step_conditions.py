@@ -85,8 +85,8 @@ def loaded(loads: Loads, word: Value) -> Mapping[str, Value]:
         # A Pool has `reduction` in the bits in which a Depthwise has `function`.
         found["code"] = found["function"]
     if loads is Loads.ACTIVATE:
-        # An Activate has no field `operation`. It must not have the function QUOTIENT. With the
-        # code SUBTRACT, this function is a MISFIT.
+        # An Activate has no field `operation`, so SUBTRACT stands in its place. With SUBTRACT the
+        # function QUOTIENT is a MISFIT, as it must be for an Activate.
         found["code"] = Const(Operation.SUBTRACT)
     return found
 

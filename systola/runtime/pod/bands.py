@@ -150,5 +150,5 @@ def _behind(layer: Layer, edges: set[int]) -> Iterator[tuple[int, int]]:
 
 
 def _layer(element: Element) -> Item:
-    """Return the operation that an element belongs to, the same for all bands of a layer."""
+    """Return the layer that a band is a part of; an operation is returned as it is."""
     return element.layer if isinstance(element, Band) else element

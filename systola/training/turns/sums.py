@@ -158,5 +158,5 @@ class Keeper:
         return Kept(self._writer, lines, self._masked)
 
     def free(self) -> None:
-        """Give the remaining lines of the keeper back to the buffer."""
+        """Free the buffer lines through which sums pass to host memory and back."""
         self._writer.free(*self._rooms)

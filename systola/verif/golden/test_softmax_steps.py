@@ -77,7 +77,8 @@ def test_against_litert(keys: int, scale: float, beta: float) -> None:
     factor, shift = reciprocal(rounded_shift(exponential, 12).sum(axis=1))
     content = entry(factor, 0, shift)
     rig.host[: len(content)] = np.frombuffer(content, np.uint8)
-    # Entry k of the table is the exponential of a score that is -k modulo 256 below the largest.
+    # The index of the table is a score minus the largest score, modulo 256. So entry 255 is for a
+    # score that is 1 below the largest.
     numbers = np.roll(table[::-1], 1).astype("<i4").view(np.int8)
     rig.machine.tables[:LONG_TABLES] = numbers.reshape(LONG_TABLES, -1)
     result = encode(

@@ -69,7 +69,8 @@ def _behind(
 ) -> tuple[dict[Bit, Bit], list[str]]:
     """Return the bits that the fault may change, and the cells to copy.
 
-    Each bit that the fault may change is the key of its bit in the faulty copy.
+    The keys are the bits that the fault may change. The value of a key is the bit that replaces it
+    in the faulty copy.
     """
     readers: dict[Bit, list[str]] = {}
     for name, cell in cells.items():

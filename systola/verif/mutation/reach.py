@@ -82,8 +82,8 @@ def _inputs(cell: Cell) -> Iterator[tuple[str, list[Bit]]]:
 def _column(cell: Cell, ports: Iterable[str], i: int, width: int = 0) -> Iterator[Bit]:
     """Yield the input bits of a cell on which bit `i` of its result depends.
 
-    An input in `ports` has words of `width` bits, and yields bit `i` of each word. If `width` is 0,
-    the input is a single word. Any other input yields all its bits.
+    For an input in `ports` this is bit `i` of each word. A word has `width` bits; if `width` is 0,
+    the whole input is one word. For any other input these are all bits.
     """
     for port, bits in _inputs(cell):
         if port in ports:
