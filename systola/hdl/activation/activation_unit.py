@@ -285,11 +285,16 @@ class ActivationUnit(wiring.Component):
         sees the step in both cycles. In the cycle after them, `made` shows if the read took place.
         """
         layout, turns = Step(config=self._config), self._config.columns_per_lane
-        present_step, step_valid = Signal(layout, reset_less=True), Signal()
-        enable_row, enable_line = Signal(), Signal()
-        reads_granted, step_taken = Signal(), Signal()
-        line_blocked, step_held = Signal(), Signal()
-        self._hold_all, self._hold_issue = Signal(), Signal()
+        present_step = Signal(layout, reset_less=True)
+        step_valid = Signal()
+        enable_row = Signal()
+        enable_line = Signal()
+        reads_granted = Signal()
+        step_taken = Signal()
+        line_blocked = Signal()
+        step_held = Signal()
+        self._hold_all = Signal()
+        self._hold_issue = Signal()
         m.d.comb += step_held.eq(
             step_valid & (self._hold_all | (self._hold_issue & present_step.final))
         )
@@ -302,7 +307,9 @@ class ActivationUnit(wiring.Component):
         row, line = enable_row & ~step_held, enable_line & ~line_blocked & ~step_held
         offered, done = step_taken, step_taken
         if self._shared:
-            has_read, was_blocked = Signal(), Signal()  # state of a step after its first cycle
+            # state of a step after its first cycle
+            has_read = Signal()
+            was_blocked = Signal()
             m.d.sync += [has_read.eq(reads & ~self._column_turn), was_blocked.eq(meets)]
             meets = Mux(self._column_turn, was_blocked, meets)
             row, line, reads = row & ~has_read, line & ~has_read, reads | has_read
@@ -324,13 +331,15 @@ class ActivationUnit(wiring.Component):
         # A step that cannot become the present step yet waits in `waiting_step`. So the interlock's
         # `ready` is a register. A step with a pause is followed by an invalid step.
         passed = interlock.output
-        waiting_step, step_waits = Signal(layout, reset_less=True), Signal()
+        waiting_step = Signal(layout, reset_less=True)
+        step_waits = Signal()
         waiting_free = Signal(init=1)  # no step waits in `waiting_step`
         next_step = Signal(layout)
         step_comes = Signal()
         pause_follows = Signal()  # a pause follows this step
         left_out_for = steps_left_out(turns)
-        rest_remaining, unit_rests = Signal(range(max(left_out_for.values()))), Signal()
+        rest_remaining = Signal(range(max(left_out_for.values())))
+        unit_rests = Signal()
         long_rest = Signal.like(rest_remaining)
         step_leaves = Signal()
         step_proceeds = Signal()

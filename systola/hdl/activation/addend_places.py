@@ -18,8 +18,10 @@ def addend_places(m: Module, adds_to_sum: Value) -> data.View:
     Halved elements wait in the same memory, but never for the additional cycle.
     """
     assert 1 << PLACE_BITS == 2 * VectorLane.WAITING
-    places, adds_before = Signal(AddendPlaces()), Signal()
-    oldest_place, place_before = Signal(PLACE_BITS), Signal(PLACE_BITS)
+    places = Signal(AddendPlaces())
+    adds_before = Signal()
+    oldest_place = Signal(PLACE_BITS)
+    place_before = Signal(PLACE_BITS)
     m.d.comb += [
         oldest_place.eq(Cat(places.write[:-1], ~places.write[-1])),
         places.read.eq(Mux(adds_before, place_before, oldest_place)),

@@ -12,7 +12,8 @@ def arrived(m: Module, reads: Value, row: Value, line: Value) -> tuple[Signal, S
 
     `reads` is high in the cycle of a read. Its `row` and `line` arrive later, for one cycle only.
     """
-    kept_row, kept_line = Signal.like(row), Signal.like(line)
+    kept_row = Signal.like(row)
+    kept_line = Signal.like(line)
     read_before = Signal(max(ROW_LATENCY, LINE_LATENCY))  # bit n: there was a read n + 1 cycles ago
     m.d.sync += read_before.eq(Cat(reads, read_before))
     with m.If(read_before[ROW_LATENCY - 1]):

@@ -95,7 +95,8 @@ class ExponentRegisters(wiring.Component):
         ]
 
         memory = m.submodules.memory = Memory(shape=8, depth=EXPONENT_REGISTERS, init=[])
-        read, write = memory.read_port(domain="comb"), memory.write_port()
+        read = memory.read_port(domain="comb")
+        write = memory.write_port()
         registers_set = Signal(EXPONENT_REGISTERS)  # bit n: register n has been set
         register_value = Signal(signed(8))
         m.d.comb += [
@@ -103,7 +104,8 @@ class ExponentRegisters(wiring.Component):
             register_value.eq(Mux(registers_set.bit_select(read.addr, 1), read.data, 0)),
         ]
         exponent_total = Signal(signed(8), reset_less=True)
-        sum_base, sum_term = Signal(8), Signal(8)
+        sum_base = Signal(8)
+        sum_term = Signal(8)
         m.d.comb += [sum_base.eq(exponent_total), sum_term.eq(register_value)]
         with m.If(first):
             m.d.comb += [sum_base.eq(measure_fields.value), read.addr.eq(measure_fields.first)]

@@ -60,7 +60,8 @@ class GateQueue(wiring.Component):
         steps_remaining = Signal(range(after_lines))  # steps remaining until `hold_all` ends
         slot_place = Signal(range(places))
         # `sums_lines` and `alone` as they were for the last vector with gates.
-        lines_there, alone_there = Signal(), Signal()
+        lines_there = Signal()
+        alone_there = Signal()
         vector_waits = Signal()
         m.d.sync += vector_waits.eq(
             ~self.gate | self.alone | alone_there | (self.sums_lines != lines_there)

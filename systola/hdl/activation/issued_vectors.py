@@ -51,9 +51,11 @@ class IssuedVectors(wiring.Component):
         m = Module()
         depth = 1 << SCALED_LATENCY.bit_length()
         kept = m.submodules.kept = Memory(shape=self.vector.shape(), depth=depth, init=[])
-        write, read = kept.write_port(), kept.read_port(domain="comb")
+        write = kept.write_port()
+        read = kept.read_port(domain="comb")
         write_place = Signal(range(depth))
-        sums_waiting, scaled_waiting = Signal(SUM_LATENCY), Signal(SCALED_LATENCY)
+        sums_waiting = Signal(SUM_LATENCY)
+        scaled_waiting = Signal(SCALED_LATENCY)
         sum_complete = Signal()
         issue, use_sum, is_scaled = self.issue, self.vector.use_sum, self.vector.scaled
         late: Value = Mux(scaled_waiting[-1], SCALED_LATENCY, SUM_LATENCY)

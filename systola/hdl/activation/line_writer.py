@@ -120,15 +120,18 @@ class LineWriter(wiring.Component):
         """Return the vector with a result of the gates that the lanes give in this cycle."""
         turns = self._config.columns_per_lane
         gate_vector = Signal(EndingVector(config=self._config))
-        gate_starts, gate_ends = Signal(), Signal()
+        gate_starts = Signal()
+        gate_ends = Signal()
         m.d.sync += [gate_starts.eq(self.starts), gate_ends.eq(self.finishes)]
 
         # While vectors are in the gates, their line numbers wait in a ring.
         memory = m.submodules.gates = Memory(
             shape=EndControl(config=self._config), depth=GATES, init=[]
         )
-        write, read = memory.write_port(), memory.read_port(domain="comb")
-        newest_place, oldest_place = Signal(range(GATES)), Signal(range(GATES))
+        write = memory.write_port()
+        read = memory.read_port(domain="comb")
+        newest_place = Signal(range(GATES))
+        oldest_place = Signal(range(GATES))
         last_turn = self.turn if turns > 1 else 1
         m.d.sync += [
             newest_place.eq(newest_place + (gate_starts & last_turn)),
@@ -154,7 +157,10 @@ class LineWriter(wiring.Component):
         for cycle in range(self._config.columns_per_lane):
             lines.append(Signal.like(self.written, name=f"written_{cycle}", reset_less=True))
             m.d.sync += lines[-1].eq(lines[-2])
-        by_one, by_two, by_gate, line_announced = Signal(), Signal(), Signal(), Signal()
+        by_one = Signal()
+        by_two = Signal()
+        by_gate = Signal()
+        line_announced = Signal()
         instruction_ends = Signal()
         line_of_gate = Signal.like(self.written, reset_less=True)
         m.d.sync += line_of_gate.eq(gate.control.line + 1 + gate.control.wide)

@@ -147,7 +147,8 @@ class Requantiser(wiring.Component):
         sum_sign = Signal(reset_less=True)
         by_four = Signal(32, reset_less=True)
         shift_rest = Signal(2, reset_less=True)
-        too_high, too_low = Signal(reset_less=True), Signal(reset_less=True)
+        too_high = Signal(reset_less=True)
+        too_low = Signal(reset_less=True)
         overflows = Signal()
         m.d.comb += overflows.eq(
             Cat(longer & (biased[30 - n] ^ biased[31]) for n, longer in enumerate(at_least)).any()
@@ -159,7 +160,8 @@ class Requantiser(wiring.Component):
             too_high.eq(overflows & ~biased[31]),
             too_low.eq(overflows & biased[31]),
         ]
-        by_two, scaled = Signal(31), Signal(32)
+        by_two = Signal(31)
+        scaled = Signal(32)
         m.d.comb += [
             by_two.eq(Mux(shift_rest[1], by_four << 2, by_four) | too_high.replicate(31)),
             scaled.eq(
@@ -185,8 +187,10 @@ class Requantiser(wiring.Component):
             m.d.comb += [multiplier.a.eq(a), multiplier.b.eq(b), multiplier.enable.eq(1)]
             return multiplier.product
 
-        low, high = Signal(HALF_WORD), Signal(signed(32 - HALF_WORD))
-        factor_low, factor_high = Signal(HALF_WORD), Signal(31 - HALF_WORD)
+        low = Signal(HALF_WORD)
+        high = Signal(signed(32 - HALF_WORD))
+        factor_low = Signal(HALF_WORD)
+        factor_high = Signal(31 - HALF_WORD)
         m.d.comb += [
             Cat(low, high).eq(scaled),
             Cat(factor_low, factor_high).eq(self.multiplier),
@@ -275,7 +279,8 @@ class Requantiser(wiring.Component):
         # Stage 7.
         first = Signal()
         by_one: Value = first
-        any_other, all_others = Signal(), Signal()
+        any_other = Signal()
+        all_others = Signal()
         with m.Switch(fine_shift):
             for n in range(COARSE):
                 with m.Case(n):
@@ -309,7 +314,8 @@ class Requantiser(wiring.Component):
         `fine_shift` together.
         """
         bits_below = Signal(len(lower), reset_less=True)
-        fraction, dithered_sum = Signal(DITHER_BITS), Signal(DITHER_BITS + 1)
+        fraction = Signal(DITHER_BITS)
+        dithered_sum = Signal(DITHER_BITS + 1)
         m.d.sync += bits_below.eq(lower)
         m.d.comb += [
             fraction.eq(Cat(bits_below, number) >> fine_shift),
@@ -329,10 +335,8 @@ class Requantiser(wiring.Component):
             self.result.eq(clamped_sum),
         ]
         m.d.sync += offset_sum.eq(sum_of_all[1:])
-        room_above, room_below = (
-            Signal(signed(len(offset_sum) + 1)),
-            Signal(signed(len(offset_sum) + 1)),
-        )
+        room_above = Signal(signed(len(offset_sum) + 1))
+        room_below = Signal(signed(len(offset_sum) + 1))
         m.d.comb += [room_above.eq(self.high - offset_sum), room_below.eq(offset_sum - self.low)]
         with m.If(room_above < 0):
             m.d.sync += clamped_sum.eq(self.high)

@@ -157,8 +157,7 @@ class ResultLanes(wiring.Component):
         config = self._config
         self._turns = ColumnTurns(self.turn if self._shared else None)
         self._inputs: dict[str, Any] = {}  # inputs that are the same for all lanes
-        # inputs that groups of lanes get through registers
-        self._copied: dict[str, ValueLike] = {}
+        self._copied: dict[str, ValueLike] = {}  # inputs that lanes get through registers
         self._lends: Value = Const(0)  # the lanes lend a multiplier to the gates in the next cycle
         line_bytes = Signal(8 * config.cols, reset_less=True)
         self._line_controls(m, line_bytes)
@@ -186,8 +185,7 @@ class ResultLanes(wiring.Component):
         }
         line: Value = Cat(self._outputs["byte_out"])
         if self._shared:
-            # result bytes of the columns that have the first turn
-            first_turn_bytes = Signal(len(line), reset_less=True)
+            first_turn_bytes = Signal(len(line), reset_less=True)  # columns with the first turn
             m.d.sync += first_turn_bytes.eq(line)
             line = Cat(first_turn_bytes, line)
         if config.training:
@@ -226,7 +224,8 @@ class ResultLanes(wiring.Component):
         stochastic = ("stochastic",) * config.training
         rounds = self._said(m, rounding.output, "rounding", "zero_point", "accumulate", *stochastic)
         bounds = self._said(m, self._at[CLAMP_STAGE].output, "low", "high")
-        zero_point, accumulate = Signal(signed(8), reset_less=True), Signal(reset_less=True)
+        zero_point = Signal(signed(8), reset_less=True)
+        accumulate = Signal(reset_less=True)
         m.d.sync += [zero_point.eq(rounds.zero_point), accumulate.eq(rounds.accumulate)]
         self._copied |= {
             "use_sum": self._at[-1].output.use_sum,
@@ -381,7 +380,8 @@ class ResultLanes(wiring.Component):
         layout = data.StructLayout({name: members[name] for name in names})
         memory = Memory(shape=layout, depth=INSTRUCTIONS, init=[])
         m.submodules["said_" + "_".join(names)] = memory
-        write, read = memory.write_port(), memory.read_port(domain="comb")
+        write = memory.write_port()
+        read = memory.read_port(domain="comb")
         m.d.comb += [
             write.en.eq(1),
             write.addr.eq(self.vector.number),

@@ -351,7 +351,8 @@ class StepPlanner(wiring.Component):
         halved = Mux(now.elements, kind.halved_a, kind.halved_b)
         offered_step = Signal(Step(config=config), reset_less=True)
         in_window = Signal(reset_less=True)
-        in_rows, in_columns = Signal(reset_less=True), Signal(reset_less=True)
+        in_rows = Signal(reset_less=True)
+        in_columns = Signal(reset_less=True)
         by_taps = Signal(reset_less=True)
         reads = ~(now.elements & kind.from_accumulators)
         # A Transpose reads operand a in the phase TAPS, in which other instructions read taps.

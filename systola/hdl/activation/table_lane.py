@@ -98,7 +98,8 @@ class TableLane(wiring.Component):
 
         # The address of the row with the first number of a curve. One cycle later, the address of
         # the row with the second number: the same row, or the next.
-        row_address, row_before = Signal(len(memory.read_address)), Signal(len(memory.read_address))
+        row_address = Signal(len(memory.read_address))
+        row_before = Signal(len(memory.read_address))
         size = (TABLE_BYTES // TABLE_ROW_BYTES - 1).bit_length()
         of_curve = Cat(argument[_FIRST:-1], ~argument[-1])
         m.submodules.adder = adder = SelectingAdder(width=len(row_address))

@@ -49,7 +49,8 @@ class Transposer(wiring.Component):
         for column in range(1 << bits):
             memory = Memory(shape=8, depth=1 << bits, init=[])
             m.submodules[f"memory_{column}"] = memory
-            write, port = memory.write_port(), memory.read_port(domain="comb")
+            write = memory.write_port()
+            port = memory.read_port(domain="comb")
             m.d.comb += [
                 write.en.eq(self.load),
                 write.addr.eq(line_number),

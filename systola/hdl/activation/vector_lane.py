@@ -221,9 +221,11 @@ class VectorLane(wiring.Component):
 
         `waits_at` has the places that are written and read.
         """
-        ring_input, ring_output = Signal(width), Signal(width)
+        ring_input = Signal(width)
+        ring_output = Signal(width)
         memory = m.submodules.waiting = Memory(shape=width, depth=1 << PLACE_BITS, init=[])
-        write, read = memory.write_port(), memory.read_port(domain="comb")
+        write = memory.write_port()
+        read = memory.read_port(domain="comb")
         m.d.comb += [
             write.en.eq(1),
             write.addr.eq(self.waits_at.write),

@@ -191,7 +191,8 @@ class Decoder(wiring.Component):
                 step_place.eq(Mux(goes_on, step_place + 1, first_place)),
                 step_begins.eq(~goes_on),
             ]
-        factor_a, factor_b = Signal(A), Signal(B)
+        factor_a = Signal(A)
+        factor_b = Signal(B)
         m.d.comb += [
             factor_a.eq(table.a.selected(factor_step.a)),
             factor_b.eq(table.b.selected(factor_step.b)),
@@ -296,7 +297,9 @@ class Decoder(wiring.Component):
         product = Cat(low[:WIDTH_LIMIT], low[WIDTH_LIMIT:] + high).as_signed()
         table, row, word = self._table, self._added_row, self.instruction.word
         stride = fields_of(word)[Opcode.READ_HOST_MEMORY].stride
-        region_base, first_base, second_base = Signal(RESULT), Signal(RESULT), Signal(RESULT)
+        region_base = Signal(RESULT)
+        first_base = Signal(RESULT)
+        second_base = Signal(RESULT)
         limits = [Const(0) if each is None else Value.cast(each.value) for each in table.limits]
         begins = added_step.valid & table.begins(row.base)
         adder = m.submodules.adder = SelectingAdder(width=len(self._step_result))

@@ -133,7 +133,8 @@ class ListScan(wiring.Component):
         memory = m.submodules.memory = Memory(
             shape=len(stored), depth=1 << (bits + list_bits), init=[]
         )
-        write, read = memory.write_port(), memory.read_port(domain="comb")
+        write = memory.write_port()
+        read = memory.read_port(domain="comb")
         push_place = Signal(bits)
         pushed_at = Signal(list_bits)
         # address of the entry just older than the pushed entry

@@ -54,7 +54,8 @@ class NumberMemory(wiring.Component):
             names = self._masks[at : at + 2]
             memory = Memory(shape=_LANE_BITS * len(names), depth=PLACES, init=[], attrs=_BLOCK)
             m.submodules["_".join(names)] = memory
-            write, read = memory.write_port(granularity=_LANE_BITS), memory.read_port()
+            write = memory.write_port(granularity=_LANE_BITS)
+            read = memory.read_port()
             number = self.found.numbers.as_value()
             m.d.comb += [
                 write.addr.eq(self.free),

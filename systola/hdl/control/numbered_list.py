@@ -73,13 +73,16 @@ class NumberedList(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        oldest_number, address_reached = Signal(NUMBER_BITS), Signal.like(self.progress.reached)
-        one_entry, reach_falls = Signal(), Signal()
+        oldest_number = Signal(NUMBER_BITS)
+        address_reached = Signal.like(self.progress.reached)
+        one_entry = Signal()
+        reach_falls = Signal()
         entries_before = Signal(RING_BITS)
         # A bit for each place: the entry at the next place rises, that is, begins at or after the
         # end of the entry before it.
         rises = m.submodules.rises = Memory(shape=1, depth=PLACES, init=[])
-        write, read = rises.write_port(), rises.read_port(domain="comb")
+        write = rises.write_port()
+        read = rises.read_port(domain="comb")
         m.d.comb += [
             entries_before.eq(
                 self.youngest - oldest_number[:RING_BITS]

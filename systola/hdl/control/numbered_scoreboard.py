@@ -134,7 +134,8 @@ class NumberedScoreboard(wiring.Component):
 
         enters = scan.lists_in.any()
         m.d.comb += spans.issue.eq(self.issue & enters)
-        places_free, issue_settled = Signal(), Signal()
+        places_free = Signal()
+        issue_settled = Signal()
         full = {name: lists[COMPLETES_IN[name]].full for name in COMPLETES_IN}
         full |= {"weights": queues["weights"].full, "tags": tags.full}
         m.d.sync += [
@@ -177,7 +178,8 @@ class NumberedScoreboard(wiring.Component):
     def _follow_loads(self, m: Module, reading: NumberedList, loading: NumberedList) -> None:
         """Drive the list `loading`; each of its instructions is in `host_reading` too."""
         loads = m.submodules.loads = Memory(shape=1, depth=PLACES, init=[])
-        write, read = loads.write_port(), loads.read_port(domain="comb")
+        write = loads.write_port()
+        read = loads.read_port(domain="comb")
         m.d.comb += [
             # The bit that marks an entry as a load lies at the place before the entry.
             write.addr.eq(reading.youngest),

@@ -124,7 +124,8 @@ class RegionScan(wiring.Component):
         self._scanned_half = (
             Signal()
         )  # half of the memory with the regions of the scanned instruction
-        self._walk_runs, self._scan_row = Signal(), Signal(ScanLayout(), reset_less=True)
+        self._walk_runs = Signal()
+        self._scan_row = Signal(ScanLayout(), reset_less=True)
         row_ends = Signal()
         self._read_rows(m, row_ends)
         stage = data.StructLayout(
@@ -165,7 +166,8 @@ class RegionScan(wiring.Component):
         port = memory.read_port()
         opcodes = [Signal.like(self.opcode, name=f"opcode_{i}", reset_less=True) for i in (0, 1)]
         opcode_half = Signal()
-        decoded_count, judged_count = Signal(range(DECODED + 1)), Signal(range(DECODED + 1))
+        decoded_count = Signal(range(DECODED + 1))
+        judged_count = Signal(range(DECODED + 1))
         scan_begins, rom_pointed, row_reads, row_loads, row_done = (
             Signal(name=name)
             for name in ("scan_begins", "rom_pointed", "row_reads", "row_loads", "row_done")
@@ -208,8 +210,10 @@ class RegionScan(wiring.Component):
         The oldest entry comes first.
         """
         row = self._scan_row
-        oldest_number, youngest_place = Signal(NUMBER_BITS), Signal(RING_BITS)
-        list_filled, row_starts = Signal(), Signal()
+        oldest_number = Signal(NUMBER_BITS)
+        youngest_place = Signal(RING_BITS)
+        list_filled = Signal()
+        row_starts = Signal()
         with m.Switch(row.list):
             for number, name in enumerate(LISTS):
                 with m.Case(number):
@@ -254,7 +258,8 @@ class RegionScan(wiring.Component):
         places = 1 << (REGION_BITS + RING_BITS)
         own_region = Signal(Region(HOST_OFFSET_BITS), reset_less=True)
         own_filled = Signal(reset_less=True)
-        its_low, its_high = Signal(low, reset_less=True), Signal(high, reset_less=True)
+        its_low = Signal(low, reset_less=True)
+        its_high = Signal(high, reset_less=True)
         row = compared.row
         base_below, regions_overlap, same_space, entry_follows, entry_rises = (
             Signal(name=name)
@@ -266,7 +271,8 @@ class RegionScan(wiring.Component):
                 "entry_rises",
             )
         )
-        region_kept, region_decoded = Signal(), Signal()
+        region_kept = Signal()
+        region_decoded = Signal()
         risen = self.rises.bit_select(row.list, 1)
         # Lower bits of the number of a cell that holds half of a region. Bit 0 selects base or end,
         # and the bits above bit 0 are the index of the region in SCANNED.
@@ -306,7 +312,8 @@ class RegionScan(wiring.Component):
             )
         )
         kept_word = self.kept[:HOST_OFFSET_BITS]
-        written_low, written_high = Signal(low), Signal(high)
+        written_low = Signal(low)
+        written_high = Signal(high)
         m.d.comb += [
             written_low.base.eq(Mux(region_decoded, kept_word, own_region.base)),
             written_low.filled.eq(own_filled),
@@ -321,7 +328,8 @@ class RegionScan(wiring.Component):
             m.submodules[name] = memory = Memory(
                 shape=written.shape(), depth=places, init=[], attrs=_BLOCK
             )
-            write, port = memory.write_port(), memory.read_port()
+            write = memory.write_port()
+            port = memory.read_port()
             m.d.comb += [
                 write.en.eq(Mux(region_decoded, own_cell[0] == half, region_kept)),
                 write.addr.eq(write_address),
@@ -357,7 +365,8 @@ class RegionScan(wiring.Component):
         mask_last = Signal(NUMBER_BITS, reset_less=True)
         run_first = Signal(PLACE_BITS, reset_less=True)
         place = number[:PLACE_BITS]
-        entry_conflicts, goes_on = Signal(), Signal()
+        entry_conflicts = Signal()
+        goes_on = Signal()
         entry_taken = compared.valid & (row.step == Step.COMPARE) & self._stages_move
         m.d.comb += [
             entry_conflicts.eq(

@@ -336,7 +336,8 @@ class ScalarUnit(wiring.Component):
             memory = m.submodules[name] = Memory(
                 shape=inner_loop.shape()[name].shape, depth=LOOP_DEPTH, init=[]
             )
-            write, read = memory.write_port(), memory.read_port(domain="comb")
+            write = memory.write_port()
+            read = memory.read_port(domain="comb")
             m.d.comb += [
                 write.en.eq(changes),
                 write.addr.eq(Mux(loop_pushes, depth, inner_place)),

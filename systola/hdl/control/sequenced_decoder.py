@@ -163,12 +163,16 @@ class SequencedDecoder(wiring.Component):
 
     def _read_rows(self, m: Module) -> list[data.View]:
         """Read the ROM; return the row in each stage. Stage 0 is unused."""
-        rom, start_row = self._rom, Signal(range(ROWS))
+        rom = self._rom
+        start_row = Signal(range(ROWS))
         m.submodules.rom = memory = Memory(
             shape=RowLayout().size, depth=ROWS, init=rom.contents, attrs=_BLOCK
         )
         read = memory.read_port()
-        memory_cleared, walk_active, first_row, walk_begins = Signal(), Signal(), Signal(), Signal()
+        memory_cleared = Signal()
+        walk_active = Signal()
+        first_row = Signal()
+        walk_begins = Signal()
         next_row = Signal(range(ROWS), reset_less=True)
         given = self.instruction.payload
         with m.Switch(given.opcode):
@@ -329,7 +333,8 @@ class SequencedDecoder(wiring.Component):
     def _finish(self, m: Module, stage: data.View, total: Value) -> None:
         """Compare the sum with its limit, store it, and find the verdict."""
         row = stage.row
-        limit_exceeded, sum_zero = Signal(), Signal()
+        limit_exceeded = Signal()
+        sum_zero = Signal()
         m.d.comb += [
             # Taken as an unsigned number, a negative sum is very large and exceeds every limit.
             limit_exceeded.eq(self._limit - total.as_unsigned() < 0),
@@ -346,7 +351,8 @@ class SequencedDecoder(wiring.Component):
                 m.d.sync += state[name].eq(value)
 
         align = exact_log2(self._config.host_bus_bytes)
-        field_illegal, check_failed = Signal(), Signal()
+        field_illegal = Signal()
+        check_failed = Signal()
         was_failed = Signal()
         kept_cause = Signal(Fault, reset_less=True)
         kept_address = Signal(32, reset_less=True)
@@ -356,7 +362,10 @@ class SequencedDecoder(wiring.Component):
             check_failed.eq(was_failed & ~stage.first),
         ]
         fault_cause = Signal(Fault)
-        is_illegal, is_window, fault_taken, has_address = Signal(), Signal(), Signal(), Signal()
+        is_illegal = Signal()
+        is_window = Signal()
+        fault_taken = Signal()
+        has_address = Signal()
         fails = stage.valid & (field_illegal | (row.checks & limit_exceeded))
         m.d.comb += [
             fault_cause.eq(Mux(field_illegal, int(Fault.ILLEGAL_FIELD), row.fault)),

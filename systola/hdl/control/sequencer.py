@@ -169,7 +169,8 @@ class Sequencer(wiring.Component):
         instruction_stays = Signal()
         held = (awaits_idle & ~self.idle) | (waits_for_host & ~host_resumed)
         if self._links:
-            is_barrier, barrier_met = Signal(), Signal()
+            is_barrier = Signal()
+            barrier_met = Signal()
             m.d.sync += [
                 is_barrier.eq(is_one_of(kind, Opcode.BARRIER)),
                 barrier_met.eq(self.passed | (barrier_met & ~instruction_passes)),
@@ -234,7 +235,8 @@ class Sequencer(wiring.Component):
         counts = m.submodules.counts = Memory(
             shape=COUNT_BITS, depth=WEIGHT_READS_IN_FLIGHT, init=[]
         )
-        write, read = counts.write_port(), counts.read_port(domain="comb")
+        write = counts.write_port()
+        read = counts.read_port(domain="comb")
         count_place = Signal(range(WEIGHT_READS_IN_FLIGHT))
         all_written = Signal()
         oldest_count = Signal(COUNT_BITS)  # the count that `tiles_recent` loses next

@@ -47,7 +47,8 @@ class Spans(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         span_position = Signal(range(self._length))  # position of the next instruction in its span
-        is_last, span_ended = Signal(), Signal()  # `span_ended`: a span ended in the cycle before
+        is_last = Signal()
+        span_ended = Signal()  # `span_ended`: a span ended in the cycle before
         # a bit for each list: the list still has an instruction of an earlier span
         earlier_entries = Signal(len(self._lists))
         m.d.comb += [

@@ -51,7 +51,9 @@ class Counters(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         # registers with the inputs of the cycle before
-        start_seen, busy_seen, draining_seen = Signal(), Signal(), Signal()
+        start_seen = Signal()
+        busy_seen = Signal()
+        draining_seen = Signal()
         activity_seen = Signal(Activity())
         m.d.sync += [
             start_seen.eq(self.start),
@@ -75,7 +77,8 @@ class Counters(wiring.Component):
             (CycleClass.HOST_WAIT, activity_seen.host_wait),
             (CycleClass.OUTPUT_STALL, activity_seen.issue_waits),
         )
-        cycle_counts, program_begins = Signal(), Signal()
+        cycle_counts = Signal()
+        program_begins = Signal()
         class_counted = Signal(range(len(CycleClass)))
         found = Const(CycleClass.FETCH, len(class_counted))
         for which, condition in reversed(classes):
@@ -90,10 +93,13 @@ class Counters(wiring.Component):
         # the program. A counter without the flag counts as 0. A register takes the flag one cycle
         # before the counter is read, for an increase or for the host.
         memory = m.submodules.memory = Memory(shape=COUNTER_BITS, depth=len(CycleClass), init=[])
-        write, here = memory.write_port(), memory.read_port(domain="comb")
+        write = memory.write_port()
+        here = memory.read_port(domain="comb")
         shown = memory.read_port(domain="comb")
         written_counters = Signal(1 << len(class_counted))
-        counter_written, goes_on, is_there = Signal(), Signal(), Signal()
+        counter_written = Signal()
+        goes_on = Signal()
+        is_there = Signal()
         counter_number = Signal.like(class_counted)
         m.d.sync += [
             counter_written.eq(cycle_counts),

@@ -62,7 +62,8 @@ class RegisterBank(wiring.Component):
         return m
 
     def _take_writes(self, m: Module) -> None:
-        bus, write = self.bus, Signal()
+        bus = self.bus
+        write = Signal()
         m.d.sync += write.eq(bus.awvalid & bus.wvalid & ~bus.bvalid & ~write)
         m.d.comb += [bus.awready.eq(write), bus.wready.eq(write)]
         with m.If(bus.bready):

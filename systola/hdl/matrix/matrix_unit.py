@@ -190,7 +190,8 @@ class MatrixUnit(wiring.Component):
         # The issue depends on registers and on the weights. An item that has to wait for weights
         # waits in `waiting_item`, so that the interlock's `output.ready` is a register.
         passed = interlock.output
-        waiting_item, waiting_valid = Signal(Item(config=config), reset_less=True), Signal()
+        waiting_item = Signal(Item(config=config), reset_less=True)
+        waiting_valid = Signal()
         # the inverse of `waiting_valid`: a separate register, for the choice between the items
         waiting_free = Signal(init=1)
         issued_item = Signal(Item(config=config))
@@ -267,7 +268,8 @@ class MatrixUnit(wiring.Component):
         )
         holds, load = [loader.hold], loader.load
         for stage in range(1 + BUFFER_LATENCY):
-            held, loaded = Signal(name=f"hold_{stage}"), Signal.like(load, name=f"load_{stage}")
+            held = Signal(name=f"hold_{stage}")
+            loaded = Signal.like(load, name=f"load_{stage}")
             m.d.sync += [held.eq(holds[-1]), loaded.eq(load)]
             holds.append(held)
             load = loaded
@@ -403,7 +405,8 @@ class MatrixUnit(wiring.Component):
 
         # A plan waits in `planned_item` until the interlock takes it.
         plan = planner.plan.payload
-        planned_item, item_valid = Signal(Item(config=config), reset_less=True), Signal()
+        planned_item = Signal(Item(config=config), reset_less=True)
+        item_valid = Signal()
         moves = interlock.input.ready
         taken_on = m.submodules.taken_on = Replica()  # a copy of `moves` for the planner
         with m.If(moves):

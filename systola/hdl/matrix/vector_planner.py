@@ -145,7 +145,8 @@ class VectorPlanner(wiring.Component):
 
         # The plan of the place. At the start of a row, a plan that only reads the first line comes
         # before the plan of the vector.
-        plan_valid, stays_valid = Signal(), Signal()
+        plan_valid = Signal()
+        stays_valid = Signal()
         primes_next = Signal()
         line_read = Signal()
         row_continues = Signal()  # the row continues in the second line of the vector

@@ -26,7 +26,8 @@ class DelayRing(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         memory = m.submodules.memory = Memory(shape=len(self.input), depth=self._cycles, init=[])
-        write, read = memory.write_port(), memory.read_port(domain="comb")
+        write = memory.write_port()
+        read = memory.read_port(domain="comb")
         ring_place = Signal(range(self._cycles))
         m.d.sync += ring_place.eq(stepped(ring_place, self._cycles))
         m.d.comb += [

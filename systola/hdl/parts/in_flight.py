@@ -154,7 +154,8 @@ class InFlight(wiring.Component):
         # a bit for each place: its entry rises; set at the push, until the entry `settles`
         rises = Signal(1 << len(place))
         # `pushed`: a push one cycle ago; `settles`: two cycles ago
-        pushed, settles = Signal(), Signal()
+        pushed = Signal()
+        settles = Signal()
         youngest = Signal.like(place)
         next_place = Signal.like(place)
         entries_kept = Signal.like(valid)

@@ -57,7 +57,9 @@ class PageRouter(wiring.Component):
 
         writes, write_offset = asked("write", bus.awaddr, bus.awvalid & bus.wvalid)
         reads, read_offset = asked("read", bus.araddr, bus.arvalid)
-        write_taken, read_taken = Signal(), Signal()  # the access is taken
+        # the access is taken
+        write_taken = Signal()
+        read_taken = Signal()
         m.d.comb += [
             bus.awready.eq(Cat(page.awvalid & page.awready for page in pages).any()),
             bus.wready.eq(bus.awready),

@@ -82,7 +82,9 @@ class PodControl(wiring.Component):
         ended_well = Signal()
         fault_found = Signal()  # there is a fault; its cause is known in the next cycle
         cause_known = Signal()  # the cause is known
-        program_begins, program_ends, finds_fault = Signal(), Signal(), Signal()
+        program_begins = Signal()
+        program_ends = Signal()
+        finds_fault = Signal()
         m.d.comb += [
             program_begins.eq(self.start & ~self.soft_reset & ~busy.any() & (start_remaining == 0)),
             program_ends.eq(

@@ -75,7 +75,8 @@ class PodRegisters(wiring.Component):
         starts, resets, resumes = (
             (new_word & bit).any() for bit in (Control.START, Control.SOFT_RESET, Control.RESUME)
         )
-        enable, pending = Signal(len(PodInterrupt)), Signal(2)
+        enable = Signal(len(PodInterrupt))
+        pending = Signal(2)
         shown = Cat(pending, self.cores_irq)
         raised = Cat(self.finished, self.faulted)
         cleared = Mux(written.irq_status, new_word[: len(pending)], 0)

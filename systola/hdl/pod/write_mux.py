@@ -66,7 +66,8 @@ class WriteMux(wiring.Component):
             ),
             turn.take.eq(burst_begins),
         ]
-        chosen_burst, chosen_word = Signal(self._burst), Signal(self._word)
+        chosen_burst = Signal(self._burst)
+        chosen_word = Signal(self._word)
         m.d.comb += [
             chosen_burst.eq(one_of(turn.chosen, (request.payload for request in requests))),
             chosen_word.eq(one_of(sending_writer, (each.payload for each in words))),
@@ -83,7 +84,8 @@ class WriteMux(wiring.Component):
                 bus.awlen.eq(chosen_burst.length),
                 bus.awid.eq(one_of(turn.chosen, range(count))),
             ]
-        data_free, word_goes = Signal(), Signal()
+        data_free = Signal()
+        word_goes = Signal()
         m.d.comb += [
             data_free.eq(~bus.wvalid | bus.wready),
             word_goes.eq(

@@ -61,7 +61,9 @@ class WriteWidener(wiring.Component):
         words_vacant = Signal(range(places + 1), init=places)
         bursts = m.submodules.bursts = PayloadRing(payload=request.payload.shape(), depth=places)
         words = m.submodules.words = SyncFIFOBuffered(width=len(word.as_value()), depth=places + 1)
-        beat_taken, word_fills, burst_ends = Signal(), Signal(), Signal()
+        beat_taken = Signal()
+        word_fills = Signal()
+        burst_ends = Signal()
         m.d.comb += [
             bus.awready.eq(~burst_open | burst_ends),
             bus.wready.eq(burst_open & (words_vacant != 0)),

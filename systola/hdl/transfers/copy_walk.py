@@ -45,7 +45,8 @@ class CopyWalk(wiring.Component):
         # comparison. With `tail.every`, rows have their blocks side by side. Then `block_number`
         # counts the blocks of a row, from 1 on. The sign of a difference comes directly out of a
         # carry chain. A comparison does not.
-        block_number, next_block = Signal.like(tail.every), Signal.like(tail.every)
+        block_number = Signal.like(tail.every)
+        next_block = Signal.like(tail.every)
         tail_begun = Signal()  # without `tail.every`: this line and all later ones are in the tail
         m.d.comb += [
             self.following.eq(self.address + 1),

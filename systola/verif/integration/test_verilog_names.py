@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the names of modules and ports in the Verilog, with small designs."""
 
+import ast
 import re
+from pathlib import Path
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from systola import hdl
 from systola.hdl.verilog import convert
+
+_NAMED = re.compile(r"^Signal\b|_port$")
+"""Functions that make signals, or ports of memories."""
 
 
 class Inner(wiring.Component):
@@ -76,3 +82,22 @@ def test_ports_have_the_names_of_their_signals() -> None:
 
 def test_a_spare_register_changes_no_name() -> None:
     assert _ports(convert(Outer(), "top")) == _ports(convert(Outer(spare=1), "top"))
+
+
+def test_signals_are_assigned_one_by_one() -> None:
+    """Check that no line of hdl/ assigns several signals or ports of memories.
+
+    Amaranth finds the name of a signal in the statement that assigns it. With several signals in a
+    statement, the version of Python decides which of them get their names.
+    """
+    found: list[str] = []
+    for file in Path(hdl.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            match node:
+                case ast.Assign(targets=[ast.Tuple()], value=ast.Tuple(elts=values)):
+                    made = [each for each in values if isinstance(each, ast.Call)]
+                    if any(_NAMED.search(ast.unparse(each.func)) for each in made):
+                        found.append(f"{file.name}:{node.lineno}")
+                case _:
+                    pass
+    assert not found

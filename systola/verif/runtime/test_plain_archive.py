@@ -76,12 +76,22 @@ def check(content: bytes) -> None:
 
 
 def test_overlapping_members_are_an_archive_to_others() -> None:
-    """Check that Python's module zipfile alone does not refuse a file with overlapping members."""
+    """Check that the file is right but for its overlapping members.
+
+    Python's module zipfile reads such a file, or refuses it for this reason: versions from 2024 on
+    do. The other tests need a file that nothing else is wrong with.
+    """
     content = overlapping(4, 1000)
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        sizes = [len(archive.read(name)) for name in archive.namelist()]
-    assert sizes[-1] == 1000
-    assert sum(sizes) > 2 * len(content)
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            sizes = [len(archive.read(name)) for name in archive.namelist()]
+    except zipfile.BadZipFile as error:
+        refusal = str(error)
+    else:
+        refusal = "Overlapped"
+        assert sizes[-1] == 1000
+        assert sum(sizes) > 2 * len(content)
+    assert refusal.startswith("Overlapped")
 
 
 def test_a_small_file_takes_little_memory() -> None:
