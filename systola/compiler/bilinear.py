@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pixels that LiteRT's RESIZE_BILINEAR of integers mixes for each result, with weights."""
+"""The pixels of a map, and their weights, that LiteRT's RESIZE_BILINEAR of integers mixes for each
+pixel of the result.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 BILINEAR_BITS = 10
-"""Number of fractional bits of a position between two pixels, as a fixed-point number."""
+"""Number of fractional bits of a fixed-point position along an axis. Positions are in pixels.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """A list of the positions in a map, along one axis, from which a resize takes its results.
+    """A list with a position in a map, along one axis, for each pixel of a resized map.
 
-    Each pixel of the result has one position, called a place, between two pixels of the map. The
-    map has `size` pixels along the axis.
+    The position is called a place. A pixel of the result is a mix of the two pixels of the map
+    around its place. The map has `size` pixels along the axis.
     """
 
     size: int
     lower: NDArray[np.int64]
-    """Number of the map's pixel just before each place, counted from 0."""
+    """Index of the map's pixel just before each place, counted from 0."""
     upper: NDArray[np.int64]
-    """Number of the map's pixel just after each place, counted from 0. The number equals `lower` if
+    """Index of the map's pixel just after each place, counted from 0. The index equals `lower` if
     the place is on a pixel or at an edge of the map.
     """
     share: NDArray[np.int64]
@@ -41,7 +44,7 @@ class Places:
 def bilinear_places(
     size: int, out: int, *, align_corners: bool, half_pixel_centers: bool
 ) -> Places:
-    """Return the positions in a map of `size` pixels from which a resize to `out` pixels is taken.
+    """Return the places in a map of `size` pixels for the `out` pixels of the resized map.
 
     The arithmetic is the same as in LiteRT's ResizeBilinearInteger.
     """

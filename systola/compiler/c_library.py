@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions of float32 from the computer's C library, with which lookup tables are filled.
 
-LiteRT fills its tables with the same functions, so a table depends on the last bits of a function.
+LiteRT fills its tables with functions from the same library. C libraries differ in the last bits of
+their results, and so do the tables.
 """
 
 from __future__ import annotations
@@ -21,9 +22,8 @@ Numbers = NDArray[np.float32]
 def of_single(name: str, otherwise: Callable[[float], float]) -> Callable[[Numbers], Numbers]:
     """Return the C function `name`, such as `erfcf`, as a function of one array of float32.
 
-    C libraries differ in the last bits of these functions, and LiteRT takes the computer's library.
-    If this library lacks the function, the results of `otherwise`, in float64, are rounded to
-    float32.
+    `otherwise` is the same function in float64. It is used, with its results rounded to float32, if
+    the C library lacks `name`.
     """
     function = _found(name, 1) or otherwise
 
@@ -39,8 +39,8 @@ def of_two(
 ) -> Callable[[Numbers | np.float32, Numbers | np.float32], Numbers]:
     """Return the C function `name` as a function of two arrays or numbers of float32.
 
-    If the C library lacks the function, the results of `otherwise`, in float64, are rounded to
-    float32.
+    `otherwise` is the same function in float64. It is used, with its results rounded to float32, if
+    the C library lacks `name`.
     """
     function = _found(name, 2) or otherwise
 
@@ -52,8 +52,9 @@ def of_two(
 
 
 def _found(name: str, arguments: int) -> Callable[..., float] | None:
-    """Return the C library's function `name` of `arguments` numbers of float32; None if it is
-    missing.
+    """Return the C library's function `name`, which takes `arguments` numbers of float32.
+
+    Returns None if the library lacks the function.
     """
     library = ctypes.util.find_library("m")
     found = getattr(ctypes.CDLL(library), name, None) if library else None

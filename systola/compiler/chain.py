@@ -17,13 +17,18 @@ class Chain:
 
     layers: tuple[Layer, ...]
     operators: tuple[str, ...]
-    """Text of the network's operator for each layer, for messages."""
+    """Text that names, in messages, the operator of the model file for each layer."""
     rows: int
-    """Number of input vectors for each sample."""
+    """Number of vectors that each layer takes for one sample; the number is equal for all layers.
+    """
 
 
 def as_chain(operations: Operations) -> Chain | None:
-    """Return `operations` as a chain, or None if they are no plain chain of matrix products."""
+    """Return the matrix products of `operations` as a chain; changes of shape are left out.
+
+    Returns None if `operations` are no such chain. In a chain, each product takes the result before
+    it, and there is one input and one output.
+    """
     if len(operations.inputs) != 1 or len(operations.outputs) != 1:
         return None
     current = operations.inputs[0]

@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations that the cores of a pod do together, as instructions for each core.
 
-The least number of cycles that each operation can take is in docs/pod.md. The cores form a ring.
+The cores form a ring and are numbered from 0 to the right. The least number of cycles that each
+operation can take is in docs/pod.md.
+
+| word | meaning |
+|---|---|
+| way | the direction in which rows move: 1 to the right, -1 to the left |
+| step | an exchange of all cores with both neighbours, counted from 0 |
 """
 
 from __future__ import annotations
@@ -14,10 +20,10 @@ from systola.arch.isa import Opcode, Side, encode
 def all_reduce(core: int, cores: int, first: int, rows: int) -> list[bytes]:
     """Return the instructions with which core `core` takes part in a sum over all cores of a pod.
 
-    The pod has `cores` cores. Accumulator rows `first` to `first` + `rows` - 1 of each core become
-    the sums of these rows of all cores. One half of the rows goes around the ring of cores to the
-    right, the other half to the left, in pieces. A piece is added up on its way through all cores.
-    Then the sums go around once more, unchanged.
+    The pod has `cores` cores. In each core, accumulator rows `first` to `first` + `rows` - 1 are
+    replaced by the sums of the same rows of all cores. One half of the rows goes around the ring to
+    the right, the other half to the left, in pieces. On its first way around the ring a piece is
+    added up. On its second way the complete sums are copied to all cores.
     """
     words = reduce_scatter(core, cores, first, rows)
     for way, piece, came in _rounds(core, cores, rows, range(cores - 1, 2 * (cores - 1))):
@@ -26,10 +32,11 @@ def all_reduce(core: int, cores: int, first: int, rows: int) -> list[bytes]:
 
 
 def reduce_scatter(core: int, cores: int, first: int, rows: int) -> list[bytes]:
-    """Return the instructions of one core for the first half of all_reduce, in which sums are made.
+    """Return the instructions of core `core` for the first half of all_reduce, in which sums are
+    made.
 
-    After these instructions a core has complete sums in some rows, which share_of_rows returns. The
-    core's other rows hold sums of some cores only.
+    The arguments are as in all_reduce. After these instructions the core has complete sums in the
+    rows that share_of_rows returns. The core's other rows hold sums of some cores only.
     """
     words: list[bytes] = []
     for way, piece, came in _rounds(core, cores, rows, range(cores - 1)):
@@ -40,20 +47,20 @@ def reduce_scatter(core: int, cores: int, first: int, rows: int) -> list[bytes]:
 def share_of_rows(core: int, cores: int, rows: int) -> list[range]:
     """Return the ranges of rows in which core `core` has complete sums after reduce_scatter.
 
-    Rows are counted from 0, and `rows` is the number of all rows.
+    Rows are counted from 0 at the first of the `rows` rows that are summed.
     """
     found = [_piece(way, core, cores, rows, cores - 1) for way in (1, -1)]
     return [piece for piece in found if piece]
 
 
 def all_gather_rows(core: int, cores: int, first: int, rows: int, lines: int) -> list[bytes]:
-    """Return the instructions with which one core takes part in a copy of buffer lines to all
+    """Return the instructions with which core `core` takes part in a copy of buffer lines to all
     cores.
 
-    The lines go around in the same way as sums do in the second half of all_reduce. Each of `rows`
-    rows of sums has `lines` buffer lines, and the lines of row 0 begin at line `first`. At the
-    start a core has the lines of the rows that share_of_rows returns. After the instructions each
-    core has the lines of all rows.
+    The lines belong to `rows` rows, with `lines` lines for each row; row 0 begins at line `first`.
+    At the start a core has the lines of the rows that share_of_rows returns. At the end each core
+    has the lines of all rows. The lines go around the ring in the same way as sums do in the second
+    half of all_reduce.
     """
     words: list[bytes] = []
     for way, piece, came in _rounds(core, cores, rows, range(cores - 1, 2 * (cores - 1))):
@@ -65,12 +72,11 @@ def all_gather_rows(core: int, cores: int, first: int, rows: int, lines: int) ->
 
 
 def _rounds(core: int, cores: int, rows: int, steps: range) -> Iterator[tuple[int, range, range]]:
-    """Yield a direction, the rows that a core sends and the rows that it receives, for each
-    exchange.
+    """Yield each exchange of core `core` as a way, the rows that it sends and the rows that it
+    receives.
 
-    In each of the `steps`, all cores exchange rows with their neighbours once in each direction.
-    The direction, called way, is 1 for rows that move to the right and -1 for rows that move to the
-    left.
+    Each step in `steps` has two exchanges, first with way 1 and then with way -1. Rows are counted
+    from 0.
     """
     for step in steps:
         for way in (1, -1):
@@ -79,7 +85,7 @@ def _rounds(core: int, cores: int, rows: int, steps: range) -> Iterator[tuple[in
 
 
 def _piece(way: int, core: int, cores: int, rows: int, step: int) -> range:
-    """Return the rows that a core sends in one step to the right (`way` 1) or to the left (-1).
+    """Return the rows, counted from 0, that core `core` sends in step `step` in direction `way`.
 
     One half of all rows goes each way, in as many pieces as there are cores.
     """
@@ -96,12 +102,14 @@ def _moved(rows: range, first: int) -> range:
 def _exchange(
     way: int, memory: str, sent: range, came: range, adds: int | None = None
 ) -> list[bytes]:
-    """Return instructions that send rows to the neighbour on one side, and receive rows from the
-    neighbour on the other side.
+    """Return instructions that exchange rows with both neighbours.
 
-    Rows move to the right if `way` is 1, and to the left if it is -1. `memory` is "accumulator" for
-    rows of sums, or "buffer" for lines. For sums, `adds` is 1 if received rows are added to the
-    accumulators, and 0 if they replace rows there. For lines, `adds` is None.
+    The rows `sent` go to the next core in direction `way`. The rows `came` come from the core on
+    the other side.
+
+    `memory` is "accumulator" for rows of sums, or "buffer" for lines. For sums, `adds` is 1 if
+    received rows are added to the accumulators, and 0 if received rows replace the rows there. For
+    lines, `adds` is None.
     """
     to, back = (Side.RIGHT, Side.LEFT) if way == 1 else (Side.LEFT, Side.RIGHT)
     words: list[bytes] = []
@@ -120,9 +128,10 @@ def _exchange(
 def all_gather(cores: int, first: int, rows: int, to: Side) -> list[bytes]:
     """Return instructions, equal for all cores, that copy `rows` buffer lines of each core to all.
 
-    Each core has its own lines at line `first`. The lines of the other `cores` - 1 cores come after
-    these, first the lines of the neighbour on the side opposite to `to`. Each core sends lines on,
-    to the side `to`, as soon as they come.
+    At the start each core has its own lines from line `first` on. At the end the lines of the other
+    `cores` - 1 cores come after its own lines. The first of them are the lines of its neighbour on
+    the side opposite to `to`. Each core sends its own lines to side `to`, and
+    passes on the lines that it receives.
     """
     count, back = rows * (cores - 1), Side.LEFT if to == Side.RIGHT else Side.RIGHT
     return [
@@ -136,8 +145,8 @@ def broadcast(core: int, cores: int, root: int, first: int, rows: int) -> list[b
     cores.
 
     The lines are `first` to `first` + `rows` - 1. They go to the right from core to core, line by
-    line. A copy to both sides at once would take twice as long if a line is one beat of a link.
-    This is because the buffer gives the link unit only one line in a cycle.
+    line. To send lines to both sides, the root would read each line twice, and the buffer gives the
+    link unit one line a cycle. So this would take twice as long if a line is one beat of a link.
     """
     distance = (core - root) % cores
     lines = {"buffer": first, "rows": rows}

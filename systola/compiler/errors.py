@@ -13,10 +13,11 @@ class Refusal(ValueError):
     """An error for a model or other work that the compiler refuses, with a reason of one line."""
 
     def __init__(self, reason: str, refused: Mapping[str, str] | None = None) -> None:
-        """Keep the reason for the whole file, and in `refused` reasons for operators or tensors of
-        the file.
+        """Store reasons: `reason` for the whole file, and `refused` for operators or tensors of the
+        file.
 
-        The key in `refused` is the text of an operator, or the `result_name` of a tensor.
+        The key in `refused` is the text of an operator, such as "node 3 (Conv)", or the result_name
+        of a tensor. The value is the reason.
         """
         super().__init__(printable(reason))
         self.refused: Mapping[str, str] = refused or {}
@@ -32,7 +33,7 @@ class ModelError(Refusal):
 
 
 def result_name(tensor: object) -> str:
-    """Return the text that stands for the result `tensor` as a key of `Refusal.refused`."""
+    """Return the key of `Refusal.refused` that stands for the result `tensor` of an operator."""
     return f"result {tensor}"
 
 
@@ -40,7 +41,8 @@ def result_name(tensor: object) -> str:
 def located(operator: object, error_type: type[Refusal]) -> Generator[None, None, None]:
     """Turn a CompileError or ModelError in a `with` block into an error of `error_type`.
 
-    The text of the new error begins with `operator`.
+    The text of the new error begins with the text of `operator`. Its `refused` also has the reason
+    for this operator.
     """
     try:
         yield

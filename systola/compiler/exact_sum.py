@@ -7,10 +7,10 @@ from systola.arch.isa import Operation, Rounding
 from systola.compiler.operations import Binary, Scale, Value, scalar_requantisation
 
 _FACTOR = 1 << 29
-"""Multiplier of each operand of instruction Vector, in units of 2^-31.
+"""Multiplier with which instruction Vector scales each operand, in units of 2^-31.
 
-Vector makes x 2^20 of a code x, and then x 2^20 2^29 / 2^31 = x 2^18. The requantisation of the sum
-divides by 2^18 again.
+Vector first makes x 2^20 of a code x, and this multiplier then makes x 2^20 2^29 / 2^31 = x 2^18.
+The requantisation of the sum divides by 2^18, so the sum has no rounding.
 """
 
 
@@ -23,8 +23,8 @@ def exact_sum(
 ) -> Binary:
     """Return the operation that adds the two tensors `parts` without any rounding.
 
-    The operation subtracts `zero_points` from the codes of the two tensors, and adds `zero_point`
-    to each sum.
+    The operation subtracts from each code the tensor's zero point, in `zero_points`. It adds
+    `zero_point`, for the result, to each sum.
     """
     first, second = parts
     return Binary(

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The element-wise maximum of several quantised tensors, calculated as one pooling."""
+"""The element-wise maximum of several quantised tensors, calculated as one pooling.
+
+Each tensor becomes a row of one map, and a window of the pooling covers a column.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from systola.compiler.operations import Concatenation, Node, Pooling, Reshape, V
 
 
 def larger_codes(operator: str, values: Sequence[Value], result: Value) -> list[Node]:
-    """Return the operations for the element-wise maximum of `values`.
+    """Return the operations that calculate `result`, the element-wise maximum of `values`.
 
     All values have the shape of `result`.
     """

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convolutions with few channels, rewritten such that they fill the lines of the buffer.
 
-A row of a window on few channels has fewer numbers than the array has rows. If it pays, a first
-convolution gathers some rows of each window in the channels of one pixel. A second convolution then
-needs fewer tiles. There are two forms for results of few channels:
+A window on an input of few channels has few numbers in a row, and fills few rows of a weight tile.
+If it pays, a first convolution gathers several rows of each window in the channels of one pixel. A
+second convolution then needs fewer tiles.
+
+A result of few channels has short lines. There are two other forms for such a result:
 
 - If only products take the result, several of its pixels share a line. The convolution makes these
 pixels together, and the product needs fewer tiles.
@@ -40,7 +42,7 @@ from systola.compiler.operations import (
 )
 
 GATHERING = 100
-"""Cost in cycles of an additional convolution, besides one cycle for each vector."""
+"""Estimate of the cycles that one more convolution costs, besides one cycle for each vector."""
 
 
 @lru_cache(maxsize=16)
@@ -85,7 +87,11 @@ def _only_products(value: Value, users: dict[Value, list[Node]]) -> bool:
 
 
 def _pixels_together(config: Config, node: Convolution) -> int:
-    """Return the number of neighbouring result pixels of convolution `node` to put in one line."""
+    """Return the number of neighbouring pixels of the result of convolution `node` to put in one
+    line.
+
+    The number is 1 if no larger number is possible.
+    """
     width, channels = node.window.out[1], node.result.channels
     for count in range(min(config.rows, config.cols) // channels, 1, -1):
         window = _wide_window(node.window, count)
@@ -97,7 +103,7 @@ def _pixels_together(config: Config, node: Convolution) -> int:
 
 
 def _wide_window(window: Window, count: int) -> Window:
-    """Return a window that covers `count` neighbouring windows of a row together."""
+    """Return a window that covers `count` neighbouring windows of a row."""
     stride = window.stride[1]
     return replace(
         window,
@@ -108,8 +114,10 @@ def _wide_window(window: Window, count: int) -> Window:
 
 
 def _together(node: Convolution, count: int) -> list[Node]:
-    """Return convolution `node` with `count` result pixels in a line, and a change of shape after
-    it.
+    """Return operations that make the result of convolution `node` with `count` pixels in a line.
+
+    The operations are a convolution and a change of shape after it, which gives the result's own
+    shape.
     """
     window = _wide_window(node.window, count)
     (height, width, channels, results), stride = node.weights.shape, node.window.stride[1]
@@ -129,8 +137,10 @@ def _together(node: Convolution, count: int) -> list[Node]:
 
 
 def _repeated(output: Requantisation, count: int) -> Requantisation:
-    """Return `output` with the values of all channels repeated `count` times, one set after
-    another.
+    """Return requantisation `output` for `count` times as many channels.
+
+    The values of all channels follow one another, `count` times. A value that is common to all
+    channels stays as it is.
     """
 
     def each(values: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -145,19 +155,20 @@ def _repeated(output: Requantisation, count: int) -> Requantisation:
 
 
 def _gathered(config: Config, node: Convolution) -> list[Node]:
-    """Return the convolution `node` unchanged, or two convolutions in its place if these are
-    faster.
+    """Return the convolution `node` unchanged, or two convolutions in its place if they take less
+    time.
 
-    The first convolution gathers several rows of a window in the channels of one pixel. The second
-    one multiplies by the weights.
+    The first of the two gathers several rows of a window in the channels of one pixel. The second
+    one multiplies the gathered rows by the weights.
     """
     (height, width, channels, results), window = node.weights.shape, node.window
     blocks = -(-results // config.cols)
     passes = -(-width // (config.rows // channels))
 
     def cycles(count: int) -> int:
-        """Return the cycles of the array and the activation unit if `count` rows of a window are
-        gathered in one pixel.
+        """Return an estimate of the cycles if `count` rows of a window are gathered in one pixel.
+
+        With `count` 1 nothing is gathered, and the convolution stays as it is.
         """
         if count == 1:
             return height * passes * blocks * node.result.pixels
@@ -209,16 +220,22 @@ def _gathered(config: Config, node: Convolution) -> list[Node]:
 
 
 def _gathered_rows(window: Window, count: int) -> int:
-    """Return the number of rows of a map if each pixel holds `count` gathered rows of a window."""
+    """Return the number of rows of the map in which each pixel holds `count` gathered rows of a
+    window.
+    """
     kernel = -(-window.kernel[0] // count)
     last = (window.out[0] - 1) * window.stride[0] + (kernel - 1) * count
     return last // gcd(window.stride[0], count) + 1
 
 
 HALO = 4
-"""Least number of rows of half a map for each row that is stored in both halves."""
+"""Least number of rows in half a map for each row that both halves store. If a map has fewer rows,
+it stays whole.
+"""
 ROOM = 0.75
-"""Largest share of the unified buffer that a map in two halves and its source may take together."""
+"""Largest share of the unified buffer, from 0 to 1, that a map in two halves and its source may
+take together.
+"""
 
 
 def _halves(
@@ -227,12 +244,15 @@ def _halves(
     users: Mapping[Value, Sequence[Node]],
     outputs: Collection[Value],
 ) -> dict[Node, list[Node]] | None:
-    """Return new operations in place of `node` and the two operations after it, for each of these.
+    """Return new operations for `node` and the two operations after it, with maps in two halves.
 
-    The three must be a convolution, a depthwise convolution and a convolution of 1 x 1 windows. The
-    two maps between them are then in two halves, upper and lower, side by side in the channels.
-    Each half of the first map also has the rows of the other half that windows reach. Returns None
-    if this form is not possible.
+    The key is one of the three old operations, and the value has the operations in its place. The
+    three must be a convolution, a depthwise convolution and a convolution of 1 x 1 windows. In the
+    two maps between them, the lower half of the rows lies beside the upper half, in further
+    channels.
+
+    Windows of the depthwise convolution reach beyond their half. So each half of its source also
+    stores these rows of the other half. Returns None if this form is not possible.
     """
     if not isinstance(node, Convolution) or node.result in outputs:
         return None
@@ -271,7 +291,9 @@ def _halves(
 
 
 def _only_user(value: Value, users: Mapping[Value, Sequence[Node]]) -> Node | None:
-    """Return the operation that is the only user of `value`; None for no user or several users."""
+    """Return the operation that is the only user of `value`; None if there are no users or several
+    users.
+    """
     takers = users.get(value, ())
     return takers[0] if len(takers) == 1 else None
 
@@ -280,10 +302,10 @@ def _made_in_halves(node: Convolution, halves: Value, above: int, below: int) ->
     """Return the operations that make the result of `node` as two halves, side by side in the
     channels.
 
-    The kernel reaches from the windows of the upper half down to the windows of the lower half.
-    Each half also has the `above` rows and `below` rows around it that windows of the next
-    operation reach. A row beyond the map's edge gets the value that these windows see outside the
-    map.
+    The kernel is so high that it covers a window of the upper half and the same window of the lower
+    half. Each half also has `above` rows before it and `below` rows after it, which windows of the
+    next operation reach. Such a row beyond the map's edge gets the value that these windows see
+    outside the map.
     """
     half, stride = node.result.grid[0] // 2, node.window.stride[0]
     height, channels = node.weights.shape[0], node.result.channels
@@ -328,7 +350,10 @@ def _made_in_halves(node: Convolution, halves: Value, above: int, below: int) ->
 
 
 def _of_halves(node: DepthwiseConvolution, halves: Value, result: Value) -> Node:
-    """Return the depthwise convolution `node` for both halves of its source at the same time."""
+    """Return the depthwise convolution `node` for both halves of its source at the same time.
+
+    `halves` is the source in two halves, and `result` is the result in two halves.
+    """
     return replace(
         node,
         source=halves,
@@ -340,7 +365,9 @@ def _of_halves(node: DepthwiseConvolution, halves: Value, result: Value) -> Node
 
 
 def _whole_again(node: Convolution, halves: Value) -> list[Node]:
-    """Return the operations that make the whole result of `node` from a source in two halves."""
+    """Return the operations that make the whole result of `node` from `halves`, its source in two
+    halves.
+    """
     channels = node.source.channels
     parts: list[Convolution] = []
     for start in (0, channels):

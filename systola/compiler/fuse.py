@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The merge of functions of single elements into the operation before them.
 
-The operation looks up its results in a table, which includes the function.
+The operation before then looks up its results in a table that contains the function.
 """
 
 from __future__ import annotations
@@ -39,13 +39,16 @@ _Kind = TypeVar("_Kind", Unary, Curve)
 
 @lru_cache(maxsize=16)
 def fuse_tables(config: Config, operations: Operations) -> Operations:
-    """Return `operations` with each Unary merged into the operation before it, if the tables
-    suffice.
+    """Return `operations` with each Unary and Curve merged into the operation before, if possible.
 
-    A Unary is a function of single elements. It is merged only if no other operation takes its
-    source. An activation that the operation before would calculate becomes part of the table. If
-    the machine has too few tables for this, no Unary is merged. On machines with curves, which are
-    functions of int16 by tables, each Curve is merged, too. A merged Curve never needs more tables.
+    A merge is possible only if no other operation takes the result of the operation before. An
+    activation of the operation before becomes part of the table.
+
+    A Unary is a function of single elements of int8. If the merged operations would need more
+    tables than the machine has, and more than without a merge, no Unary is merged.
+
+    A Curve is a function of single elements of int16. Only machines with `-attention` in their name
+    have curves. A merge of a Curve never needs more tables.
     """
     if config.attention:
         operations = replace(operations, nodes=_all_fused(operations, Curve, _fused_curve))
@@ -72,9 +75,11 @@ def _tables(operations: Operations) -> set[bytes]:
 def _all_fused(
     operations: Operations, kind: type[_Kind], fuse: Callable[[Node, _Kind], Node | None]
 ) -> tuple[Node, ...]:
-    """Return all operations after a merge of operations of class `kind` into the operation before.
+    """Return all operations, with operations of class `kind` merged into the operation before them.
 
-    `fuse` returns the merged operation, or None where a merge is not possible.
+    `fuse` takes the operation before and an operation of class `kind`. It returns the merged
+    operation, or None if a merge is not possible. An operation stays if others also take its
+    source.
     """
     uses = Counter(source for node in operations.nodes for source in node.sources)
     uses.update(operations.outputs)
@@ -92,7 +97,7 @@ def _all_fused(
 def _fused(before: Node, unary: Unary) -> Node | None:
     """Return the operation `before` with the function `unary` as its lookup table.
 
-    Returns None if `before` can have no table.
+    Returns None if operations of this class cannot have a table.
     """
     table = unary_table(unary)
     match before:
@@ -115,7 +120,9 @@ def _fused(before: Node, unary: Unary) -> Node | None:
 
 
 def _fused_curve(before: Node, curve: Curve) -> Node | None:
-    """Return operation `before` with `curve` merged into it; None if it has no results of int16."""
+    """Return operation `before` with `curve` merged into it; None if `before` makes no results of
+    int16.
+    """
     match before:
         case WideProduct(sums=False) | Binary(wide=True):
             output = replace(before.output, function=Function.TABLE, table=curve.tables)
@@ -125,7 +132,11 @@ def _fused_curve(before: Node, curve: Curve) -> Node | None:
 
 
 def _with_table(output: _Output, table: NDArray[np.int8]) -> _Output:
-    """Return `output` with a lookup `table` for its results; entry i is for the code i - 128."""
+    """Return `output` with a lookup table for its results, which contains the old activation or
+    table.
+
+    Entry i of `table` is for the code i - 128 after the old activation or table.
+    """
     codes = INT8
     if output.function in (Function.RELU, Function.RELU6):
         codes = np.maximum(codes, output.zero_point)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A single requantised matrix product, from host memory to host memory."""
+"""The compilation of a single matrix product with requantised results, all in host memory."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def compile_gemm(
     ceiling: int = 127,
     table: bytes | None = None,
 ) -> Program:
-    """Compile the product activate(a @ w + bias) to a program; class Layer describes the operands.
+    """Compile the product activate(a @ w + bias) to a program; class Layer describes the arguments.
 
-    The program's image contains `a`, which is M x K. Raises CompileError if operands do not belong
-    together or do not fit the machine.
+    The program's image of host memory contains `a`, which is M x K. Raises CompileError if shapes
+    or values of the arguments do not match, or if they do not fit the machine.
     """
     layer = Layer(
         weights=w,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions of the host that bring tensors of int16 into the machine's form, and back.
 
-The machine has each row of int16 as a row of low bytes and a row of high bytes.
+In the machine's form a row of int16 is two rows of bytes: first all low bytes, then all high bytes.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Halves:
-    """A function that splits int16 into int8: for each `length` elements a row of low bytes, then a
-    row of high bytes.
+    """A function that splits rows of `length` int16 each into a row of low bytes and a row of high
+    bytes.
     """
 
     length: int
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
-        # The low byte of each element must come first, and elements must lie in their order. Some
-        # processors and arrays have another order in memory.
+        # Some processors and arrays have another order of bytes or elements in memory. Here each
+        # element's low byte must come first, and elements must lie in the order of their indices.
         pairs = x.astype("<i2", order="C").view(np.int8).reshape(len(x), -1, self.length, 2)
         return pairs.swapaxes(2, 3)
 
 
 @dataclass(frozen=True)
 class Whole:
-    """A function that joins rows of low bytes and rows of high bytes to int16, and clamps the
-    results.
+    """A function that joins rows of low bytes and rows of high bytes to int16.
+
+    The results are clamped to the range from `floor` to `ceiling`.
     """
 
     floor: int
@@ -48,9 +49,9 @@ class Whole:
 class FromSums:
     """A function that scales sums of 32 bits to int16, rounding halves away from 0.
 
-    Each channel has its own scale in float64. A sum is 65536 times an int16 of the first half of
-    the rows, plus the int16 of the same row in the second half. Each row of int16 comes as a row of
-    low bytes and a row of high bytes.
+    Each channel has its own scale in float64. The input has two halves of as many rows of int16,
+    each as a row of low bytes and a row of high bytes. A sum is 65536 times an int16 of the first
+    half, plus the int16 in the same place of the second half.
     """
 
     scales: NDArray[np.float64]
@@ -68,9 +69,9 @@ class FromSums:
 
 @dataclass(frozen=True)
 class Windows:
-    """A function that returns the elements of each window over a map 1 x H x W x C as a row.
+    """A function that copies the elements of each window over a map 1 x H x W x C into a row.
 
-    Elements outside the map are zeros. Pairs of numbers are (y, x).
+    The row has zeros for elements outside the map. Pairs of numbers are (y, x).
     """
 
     kernel: tuple[int, int]

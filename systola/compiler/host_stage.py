@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operations of the host on a network's data, before, between and after the programs.
 
-Each operation is a function of arrays that have the samples along the first axis. The caller brings
-the function's result into the final shape. The functions are plain data, so that a compiled network
-can be stored.
+Each operation is a function of arrays that have the samples along the first axis. The caller then
+reshapes the function's result to the shape of the stage's result. A function is an object with
+plain data in its fields, so that a compiled network can be stored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class HostStage:
     """A stage of a network in which the host does one operation."""
 
     operator: str
-    """Text of the network's operator that the stage calculates, for messages and reports."""
+    """Text that names, in messages and reports, the network's operator that the stage calculates.
+    """
     sources: tuple[Value, ...]
     result: Value
     function: HostFunction
@@ -37,7 +38,9 @@ class HostStage:
 
 @dataclass(frozen=True)
 class View:
-    """A function that gives the same elements in another shape."""
+    """A function for a mere change of shape: it returns its array unchanged, and the caller
+    reshapes it.
+    """
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
@@ -84,8 +87,9 @@ class Dequantise:
 
 @dataclass(frozen=True)
 class DequantiseWide:
-    """A function that makes float32 of int16; the input is a row of low bytes and a row of high
-    bytes.
+    """A function that makes float32 of int16.
+
+    The input has for each sample a row of low bytes, then a row of high bytes.
     """
 
     scale: float
@@ -99,7 +103,9 @@ class DequantiseWide:
 
 @dataclass(frozen=True)
 class Softmax:
-    """A softmax along the last axis, from int8 to int8 in units of 1/256, as LiteRT's SOFTMAX."""
+    """A softmax of int8 along the last axis, as LiteRT's SOFTMAX; results are int8 in units of
+    1/256.
+    """
 
     scale: float
     beta: float
@@ -149,9 +155,7 @@ class RealSigmoid:
 
 @dataclass(frozen=True)
 class RealRescale:
-    """A function that multiplies each float32 by one number and adds another number, as Keras's
-    Rescaling.
-    """
+    """A function that multiplies each float32 by `scale` and adds `offset`, as in Keras."""
 
     scale: float
     offset: float
@@ -177,7 +181,9 @@ class RealAveragePool:
     """
     out: tuple[int, int]
     padding_counts: bool
-    """True if the zeros around the map count as elements, too."""
+    """True if zeros in the padding count as elements of a mean; False if only elements of the map
+    do.
+    """
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
@@ -215,8 +221,8 @@ class AveragePool:
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:
         (x,) = arrays
-        # `sums` has for each row and column the sum of all elements above and to the left. Four
-        # such sums give the sum of a window.
+        # Entry (y, x) of `sums` is the sum of all elements above row y and left of column x. So the
+        # sum of a window is a sum of the four entries at its corners, two of them negative.
         sums = np.zeros((len(x), x.shape[2] + 1, x.shape[3] + 1, x.shape[4]), np.int64)
         sums[:, 1:, 1:] = x[:, 0].astype(np.int64).cumsum(axis=1).cumsum(axis=2)
         (top, bottom), (left, right) = (
@@ -261,7 +267,8 @@ class ResizeBilinear:
                 np.take(total, places.lower, axis) * ((1 << BILINEAR_BITS) - weights)
                 + np.take(total, places.upper, axis) * weights
             )
-        # The sums are divided as in C, with halves rounded away from 0.
+        # The sums are in units of 2^(-2 BILINEAR_BITS). They are rounded as in LiteRT's C code,
+        # with halves away from 0.
         half = 1 << 2 * BILINEAR_BITS - 1
         rounded = np.sign(total) * ((np.abs(total) + half) >> 2 * BILINEAR_BITS)
         return rounded.astype(x.dtype)
@@ -269,14 +276,13 @@ class ResizeBilinear:
 
 @dataclass(frozen=True)
 class Extreme:
-    """A function that returns the position of the largest or smallest element along an axis, from
-    0.
+    """A function that returns the index, from 0, of the largest or smallest element along an axis.
 
     Of equal elements the first counts, as in LiteRT's ARG_MAX and ARG_MIN.
     """
 
     axis: int
-    """Number of the axis, counted from 0 without the axis of samples."""
+    """Index of the axis in the shape of one sample, counted from 0."""
     largest: bool
     dtype: str
 
@@ -290,8 +296,8 @@ class Extreme:
 class RealMean:
     """A function that makes means of float32, as ONNX's ReduceMean.
 
-    `shape` has the sizes of the axes before the mean, of the axes of the mean, and of the axes
-    after it. The mean is taken along the middle axis.
+    A sample is seen as an array of three axes with sizes `shape`. The means are taken along the
+    middle axis.
     """
 
     shape: tuple[int, int, int]
@@ -308,10 +314,10 @@ class RealMean:
 
 @dataclass(frozen=True, eq=False)
 class Embedding:
-    """A function that returns the rows of a table with given numbers, as GATHER along the first
-    axis.
+    """A function that returns rows of a table, as GATHER along the first axis.
 
-    The function raises IndexError for a number that is outside the table.
+    The input has the indices of the rows, counted from 0. The function raises IndexError for an
+    index that is outside the table.
     """
 
     table: NDArray[Any]
@@ -339,7 +345,11 @@ class FlipSign:
 
 @dataclass(frozen=True)
 class Transpose:
-    """A function that puts the axes of each sample, which has shape `shape`, into another order."""
+    """A function that puts the axes of each sample into another order.
+
+    `shape` is the shape of a sample before that. Axis i of the result is axis `order`[i] of the
+    sample, both counted from 0 in a sample.
+    """
 
     shape: tuple[int, ...]
     order: tuple[int, ...]
@@ -352,9 +362,10 @@ class Transpose:
 
 @dataclass(frozen=True, eq=False)
 class Rearrange:
-    """A function that moves elements: element i of the result is element `origin`[i] of the sample.
+    """A function that puts the elements of each sample into other places.
 
-    Where `origin`[i] is -1, element i of the result is `fill`.
+    Element i of the result is element `origin`[i] of the sample, or `fill` where `origin`[i] is -1.
+    Elements are counted from 0 in the order of memory.
     """
 
     origin: NDArray[np.int64]
@@ -368,7 +379,10 @@ class Rearrange:
 
 @dataclass(frozen=True)
 class Concatenate:
-    """A function that joins arrays along an axis, which is counted without the axis of samples."""
+    """A function that joins arrays along an axis.
+
+    `axis` is the axis in the shape of one sample, counted from 0.
+    """
 
     axis: int
 
@@ -380,7 +394,7 @@ class Concatenate:
 class LookUp:
     """A function that replaces each int8 or uint8 by an entry of a table.
 
-    The first entry is for the least number of the type.
+    Entry 0 is for the least number of the type: -128 for int8, 0 for uint8.
     """
 
     table: NDArray[Any]
@@ -394,8 +408,8 @@ class LookUp:
 class Convert:
     """A function that converts numbers to another type, as LiteRT's CAST.
 
-    Whole numbers that do not fit the type wrap. Floating-point numbers that do not fit become the
-    least or largest number of the type.
+    Whole numbers that do not fit the new type wrap. Floating-point numbers that do not fit a type
+    of whole numbers become its least or largest number.
     """
 
     dtype: str
@@ -406,21 +420,23 @@ class Convert:
             return x.astype(self.dtype)
         limits = np.iinfo(self.dtype)
         fits = (x >= limits.min) & (x < float(limits.max) + 1)
-        # NaN becomes the largest whole number of the type.
+        # NaN is not below 0, so it becomes the largest whole number of the type.
         bound = np.where(x < 0, limits.min, limits.max).astype(self.dtype)
         return np.where(fits, np.where(fits, x, 0).astype(self.dtype), bound)
 
 
 @dataclass(frozen=True, eq=False)
 class Calculate:
-    """A function of whole numbers, element by element; `kind` is its name in WHOLE_NUMBERS."""
+    """A function of whole numbers, element by element; `kind` is its key in WHOLE_NUMBERS."""
 
     kind: str
     operands: tuple[NDArray[Any] | None, ...]
-    """Operands in order: a constant, or None where the function takes the next array."""
+    """Operands of the function in order: an array that is constant, or None for the next array of a
+    call.
+    """
     rank: int
-    """Number of dimensions of the result, without the axis of samples. An operand with fewer
-    dimensions gets more dimensions of size 1 before its first.
+    """Number of dimensions of the result for one sample. An operand of a call with fewer dimensions
+    gets dimensions of size 1 after the axis of samples.
     """
 
     def __call__(self, *arrays: NDArray[Any]) -> NDArray[Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A part of a network that the interpreter of its file format runs on the host."""
+"""A stage of a network that an interpreter, such as LiteRT or ONNX Runtime, runs on the host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from systola.compiler.operations import Value
 class Interpreter(Enum):
     """An interpreter, which is the library that defines the right results for a file format.
 
-    The values of the enumeration are names of Python packages.
+    A value of the enumeration is the name of the interpreter's Python package.
     """
 
     LITERT = "ai-edge-litert"
@@ -21,10 +21,11 @@ class Interpreter(Enum):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InterpretedStage:
-    """A stage of a network that an interpreter runs: some operators as their own model file."""
+    """A stage of a network that an interpreter runs; its model file has some of the operators."""
 
     operators: tuple[str, ...]
-    """Texts of the network's operators that the stage calculates, for messages and reports."""
+    """Texts that name, in messages and reports, the network's operators that the stage calculates.
+    """
     interpreter: Interpreter
     model: bytes
     """Content of the model file; its inputs and outputs are in the order of `sources` and

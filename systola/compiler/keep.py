@@ -2,9 +2,13 @@
 """The choice of variables that stay in the unified buffer from one program to the next.
 
 A variable is a value of the network that is kept from sample to sample. The program for a sample
-finds such a variable in the buffer, and leaves its next value there. A variable stays in host
-memory if the host calculates or takes its value. In a network with several programs, all variables
-stay in host memory. If the buffer has no room for all, the largest stay in host memory.
+finds the value of such a variable in the buffer, and leaves the next value there.
+
+A variable stays in host memory if the host needs its value before a sample, or calculates its next
+value. In a network with several programs, all variables stay in host memory. If the buffer has no
+room for all, the largest stay in host memory.
+
+A variable's number is its index among all variables of the network, counted from 0.
 """
 
 from __future__ import annotations
@@ -24,8 +28,8 @@ from systola.compiler.operations import Kept, Operations, Value
 from systola.compiler.partition import Stage
 
 SHARE = 4
-"""Number of equal parts of the unified buffer. If other values must go to host memory for lack of
-room, variables take at most one part.
+"""Divisor for the share of the unified buffer that variables may take if other values must go to
+host memory for lack of room. Variables then take at most 1 / SHARE of the buffer.
 """
 
 
@@ -34,12 +38,14 @@ class OnChip(KeepingPrograms):
     """A set of variables that stay in the unified buffer, with the programs that use them."""
 
     numbers: tuple[int, ...]
-    """Numbers of the variables in the buffer, counted from 0 among all variables of the network."""
+    """Numbers of the variables in the buffer."""
 
 
 @dataclass(frozen=True)
 class KeptStages:
-    """A split of a network into stages, in which some variables stay in the unified buffer."""
+    """A network with variables in the buffer: host stages, the operations of one program, host
+    stages.
+    """
 
     before: tuple[HostStage, ...]
     operations: Operations
@@ -53,10 +59,10 @@ def keep_variables(
     outputs: Sequence[Value],
     variables: Sequence[tuple[Value, Value]],
 ) -> KeptStages | None:
-    """Return the stages with as many variables in the buffer as possible; None if none can stay.
+    """Return the network's stages with as many variables in the buffer as possible.
 
-    `outputs` are the outputs of the model itself. `variables` are pairs: the value of a variable
-    before and after a sample.
+    `outputs` are the outputs of the model, without variables. `variables` has a pair of values for
+    each variable, before and after a sample. Returns None if no variable can stay in the buffer.
     """
     programs = [stage for stage in stages if isinstance(stage, Operations)]
     if len(programs) != 1 or not variables:
@@ -83,8 +89,10 @@ class _Chooser:
         self._found = self._candidates()
 
     def choose(self) -> KeptStages | None:
-        """Return the stages for the first choice of variables that fits the machine; None if none
-        fits.
+        """Return the stages for the first choice of variables with which the program fits the
+        machine.
+
+        Returns None if the program fits with none of the choices.
         """
         for numbers, spilling in self._choices():
             wanted = self._wanted(numbers)
@@ -111,10 +119,10 @@ class _Chooser:
         return None
 
     def _choices(self) -> Iterator[tuple[list[int], bool]]:
-        """Yield choices of variables to keep in the buffer, the best first, as numbers of
-        variables.
+        """Yield choices of variables to keep in the buffer, the best first.
 
-        With each choice comes True if other values may go to host memory to make room, else False.
+        A choice is a pair: the numbers of the variables, and whether other values may go to host
+        memory to make room.
         """
         by_size = sorted(self._found, key=self._lines)
         for count in range(len(by_size), 0, -1):
@@ -130,11 +138,12 @@ class _Chooser:
         return value.pixels * self._layouts[value].blocks
 
     def _candidates(self) -> dict[int, tuple[Value, Value]]:
-        """Return for each variable its values on the machine before and after a sample.
+        """Return the values of each variable in the program, as a pair: before and after a sample.
 
-        The key is the variable's number. A variable is left out if its two values would lie
-        differently in the buffer. If the host changes the shape of a value, the value with the
-        machine's shape is returned.
+        The key is the variable's number. A variable is left out if the program lacks one
+        of its values, or if the two values would lie differently in the buffer. If the host
+        changes only the shape of a value, the pair has the value with the shape that the program
+        uses.
         """
         made = {stage.result: stage for stage in self._host}
         inside = {*self._operations.inputs, *self._operations.outputs}
@@ -155,9 +164,9 @@ class _Chooser:
         return found
 
     def _only_view(self, value: Value) -> HostStage | None:
-        """Return the host stage that takes `value` and only changes its shape.
+        """Return the only user of `value` if this user is a host stage that just changes the shape.
 
-        Returns None without such a stage, or if another stage or the machine takes `value`, too.
+        Returns None for another user, or several users.
         """
         users = [stage for stage in self._host if value in stage.sources]
         if len(users) != 1 or value in self._operations.inputs:
@@ -165,9 +174,10 @@ class _Chooser:
         return users[0] if isinstance(users[0].function, View) else None
 
     def _possible(self, numbers: Sequence[int]) -> list[int]:
-        """Return the variables, out of `numbers`, with values that the host does not need.
+        """Return the numbers of the variables, out of `numbers`, that can stay in the buffer
+        together.
 
-        A variable that the host needs before a sample cannot stay in the buffer.
+        A variable cannot stay if the host needs its value before a sample.
         """
         chosen = sorted(numbers)
         while True:
@@ -182,7 +192,9 @@ class _Chooser:
             chosen = stay
 
     def _wanted(self, kept: Sequence[int]) -> set[Value]:
-        """Return the values that the host needs if the variables `kept` stay in the buffer."""
+        """Return the values that the host needs if the variables with numbers `kept` stay in the
+        buffer.
+        """
         inside = {self._found[number][0] for number in kept}
         others = (each for number, each in enumerate(self._variables) if number not in kept)
         wanted = {*self._outputs, *(after for _, after in others)}

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Poolings that are too large for one instruction, rewritten in forms that the machine can do.
 
-A window that covers the whole map may be given another shape, as this changes no result. A sum over
-another large window is a convolution with ones. Averages of windows that reach over the edge need a
-parameter entry for each number of taps inside the map. With too many such numbers, the averages
-stay on the host.
+If one window covers the whole map, the map and the window get another shape, which changes no
+result. Sums and averages over other large windows become a convolution with weights 1.
+
+Windows that reach over the map's edge have different numbers of taps inside the map. Their averages
+need a parameter entry for each such number. With more numbers than entries, many instructions do a
+few windows each. If too many instructions are needed, the host calculates the averages.
 """
 
 from __future__ import annotations
@@ -22,17 +24,17 @@ from systola.compiler.partition import Item, Translation
 from systola.compiler.quantise import INT8, table_bytes
 
 MOST_COUNTS = 64
-"""Largest number of taps with which preset `base` can average windows over the map's edge by one
-instruction.
+"""Largest number of taps of a window over the map's edge that one instruction can average. The
+instruction needs a parameter entry for each number of taps from 1 on, and preset `base` has 64.
 """
 MOST_STEPS = 256
-"""Largest number of instructions for an average of more than MOST_COUNTS taps. If more are needed,
-the host calculates the average.
+"""Largest number of instructions for the averages of windows with more than MOST_COUNTS taps. If
+more are needed, the host calculates the averages.
 """
 
 
 def with_small_pools(translation: Translation) -> Translation:
-    """Return `translation` with other operations in place of poolings that are too large."""
+    """Return `translation` with each pooling that is too large replaced by other operations."""
     items: list[Item] = []
     for item in translation.items:
         items += _small(item) if isinstance(item, Pooling) else [item]
@@ -43,8 +45,8 @@ def _small(node: Pooling) -> list[Item]:
     window, taps = node.window, node.window.kernel[0] * node.window.kernel[1]
     edges = window.counts_differ(*node.source.grid)
     if node.reduction == Reduction.AVERAGE and edges and not node.averages:
-        # At the map's edges each column of windows has another number of taps inside the map. So
-        # each of these columns needs an instruction of its own.
+        # Near the map's edges each column of windows has its own number of taps inside the map. So
+        # each such column needs an instruction in each row of windows.
         steps = window.out[0] * min(window.out[1], window.kernel[1] + 1)
         large = steps > MOST_STEPS or max(window.kernel) > MAX_KERNEL
         return [_on_the_host(node)] if taps > MOST_COUNTS and large else [node]
@@ -61,9 +63,9 @@ def _small(node: Pooling) -> list[Item]:
 
 
 def _sides(count: int) -> tuple[int, int] | None:
-    """Return a height and width that make `count` pixels and are no larger than a window can be.
+    """Return a height and a width of a map of `count` pixels that one window can cover.
 
-    Returns None if there are no such numbers.
+    Returns None if there is no such map.
     """
     for height in range(-(-count // MAX_KERNEL), MAX_KERNEL + 1):
         if count % height == 0:
@@ -82,10 +84,10 @@ def _on_the_host(node: Pooling) -> HostStage:
 
 
 def _with_ones(node: Pooling) -> list[Item]:
-    """Return a convolution with weights 1 in place of a pooling, and a table that clamps its
-    results.
+    """Return operations in place of a pooling: a convolution with weights 1, then a table that
+    clamps its results.
 
-    The table is left out if the pooling does not bound its results.
+    The table is left out if the pooling has no bounds within int8.
     """
     channels, taps = node.source.channels, node.window.kernel[0] * node.window.kernel[1]
     bounded = (node.floor, node.ceiling) != (-128, 127)
@@ -112,8 +114,9 @@ def _with_ones(node: Pooling) -> list[Item]:
 
 
 def _for_channels(output: Requantisation, channels: int) -> Requantisation:
-    """Return a requantisation with the same values for all channels, as arrays of `channels`
-    values.
+    """Return a requantisation with arrays of `channels` values, equal for all channels.
+
+    `output` has one value for all channels.
     """
     return replace(
         output,

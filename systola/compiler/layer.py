@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A layer of a network: a matrix product with all that instruction Activate does to its result."""
+"""A layer of a network: a matrix product, with requantisation and activation of its results."""
 
 from __future__ import annotations
 
@@ -12,25 +12,28 @@ from systola.arch.isa import TABLE_BYTES, Function, Rounding
 from systola.compiler.errors import CompileError
 
 MAX_LEFT, MAX_RIGHT = 7, 31
-"""Largest shifts to the left and to the right, in bits, that a parameter entry can express."""
+"""Largest shift to the left (MAX_LEFT) and to the right (MAX_RIGHT) that a parameter entry can
+express, in bits.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
     """A layer y = activate(x @ weights + bias): int8 in, int8 out, sums in 32 bits.
 
-    Raises CompileError at construction if arrays do not belong together, or if the machine cannot
-    express a value.
+    An input vector has K elements, an output vector has N. The constructor raises CompileError if
+    shapes of arrays do not match, or if the machine cannot express a value.
     """
 
     weights: NDArray[np.int8]
     """Weights, K x N."""
     bias: NDArray[np.int32]
-    """Bias, N values, added to the sums modulo 2^32."""
+    """Bias for each of N output elements, added to the sums modulo 2^32."""
     multiplier: NDArray[np.int32]
-    """Multipliers, N values from 0 to 2^31 - 1, in units of 2^-31."""
+    """Multiplier for each of N output elements, from 0 to 2^31 - 1, in units of 2^-31."""
     shift: NDArray[np.int32]
-    """Exponents, N values from -31 to 7: the effective multiplier is multiplier * 2^(shift - 31).
+    """Exponent for each of N output elements, from -31 to 7: a sum is multiplied by multiplier *
+    2^(shift - 31).
     """
     rounding: Rounding
     zero_point: int = 0
@@ -38,7 +41,9 @@ class Layer:
     ceiling: int = 127
     """Upper bound of RELU6: the code of 6.0."""
     table: bytes | None = None
-    """Table for function TABLE: 256 int8 results, entry i for the input with bit pattern i."""
+    """Table for function TABLE: 256 results of int8. Entry i is for the code with bits i, read as
+    uint8; None for other functions.
+    """
 
     def __post_init__(self) -> None:
         def need(ok: bool, why: str) -> None:

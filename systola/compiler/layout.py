@@ -22,8 +22,8 @@ def tiles(length: int, block: int) -> int:
 class HostMatrix:
     """A matrix of int8 in host memory: rows one after another, each cut into blocks.
 
-    A block holds `block` elements and takes `pitch` bytes; the other bytes are padding. This is the
-    format of Read_Host_Memory and Write_Host_Memory.
+    A block has room for `block` elements and takes `pitch` bytes; the bytes after its elements are
+    padding. This is the format of Read_Host_Memory and Write_Host_Memory.
     """
 
     offset: int
@@ -40,12 +40,12 @@ class HostMatrix:
 
     @property
     def stride(self) -> int:
-        """Number of bytes from one row to the next."""
+        """Number of bytes from the start of one row to the start of the next."""
         return self.blocks * self.pitch
 
     @property
     def operands(self) -> str:
-        """Operands of Read_Host_Memory and Write_Host_Memory for the matrix, in assembly."""
+        """Operands of Read_Host_Memory and Write_Host_Memory that move the matrix, in assembly."""
         return (
             f"host={self.offset}, rows={self.rows}, stride={self.stride}, blocks={self.blocks}, "
             f"tail={self.tail(0, self.blocks)}"
@@ -57,13 +57,16 @@ class HostMatrix:
         return self.rows * self.stride
 
     def tail(self, first: int, count: int) -> int:
-        """Return the number of elements in the last of `count` blocks of a row, from block `first`
-        on.
+        """Return the number of elements in the last block of `count` blocks of a row.
+
+        The blocks begin with block `first`, counted from 0.
         """
         return min(self.block, self.columns - (first + count - 1) * self.block)
 
     def at(self, row: int, block: int) -> int:
-        """Return the offset in the host window, in bytes, of block `block` of row `row`."""
+        """Return the offset in the host window, in bytes, of a block; row and block are counted
+        from 0.
+        """
         return self.offset + row * self.stride + block * self.pitch
 
     def store(self, host: NDArray[np.uint8], matrix: NDArray[np.int8]) -> None:
@@ -91,8 +94,8 @@ def pack_tiles(
 ) -> NDArray[np.uint8]:
     """Return weight tiles in the format of weight memory: N tiles x K tiles x bytes of a tile.
 
-    `weights` is K x N. Tile (n, k) covers `k_block` input elements and `n_block` output elements.
-    These numbers are at most the rows and columns of the array, and the rest of a tile is zero.
+    `weights` is K x N. A tile covers `k_block` input elements and `n_block` output elements. These
+    may be fewer than the rows and columns of the array; the rest of a tile is zero.
     """
     k, n = weights.shape
     k_tiles, n_tiles = tiles(k, k_block), tiles(n, n_block)
@@ -106,7 +109,10 @@ def pack_tiles(
 
 
 def pack_parameters(config: Config, layer: Layer, n_block: int) -> NDArray[np.uint8]:
-    """Return the parameter entries of a layer, in the format that pack_entries describes."""
+    """Return the parameter entries of a layer, in the format that pack_entries describes.
+
+    There is one entry for each `n_block` output elements.
+    """
     return pack_entries(config, layer.bias, layer.multiplier, layer.shift, n_block)
 
 
@@ -117,7 +123,7 @@ def pack_entries(
     shift: NDArray[np.int32],
     n_block: int,
 ) -> NDArray[np.uint8]:
-    """Return parameter entries in the format of Load_Parameters, as an array of one dimension.
+    """Return parameter entries in the format of Load_Parameters, as an array of bytes.
 
     There is one entry for each `n_block` output elements. Channels of the last entry that have no
     output element get multiplier 0. The arrays `bias`, `multiplier` and `shift` have one value for

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows along long sequences, rewritten in forms that the machine can do.
+"""Operations with windows on long sequences, rewritten in forms that the machine can do.
 
-A sequence is a map of one row. There are four forms:
+A sequence is a map of one row. There is a form for each of four causes:
 
-- If the row is too long, the sequence is cut into parts.
-- If windows are far apart, several pixels become one pixel of more channels.
-- If taps are far apart, the sequence becomes a map with rows as long as this distance. The taps
-are then one above another.
-- If the kernel has more taps than a row may have, the sequence becomes a map of one column.
+- If the row is too long and the stride of a convolution's windows allows, several pixels become one
+pixel of more channels.
+- If the row is still too long, or has too many windows, the sequence is cut into parts.
+- If taps of a window are too far apart, the sequence becomes a map with rows as long as this
+distance. The taps are then one above another.
+- If the kernel has more taps in a row than the machine allows, the sequence becomes a map of one
+column.
 """
 
 from __future__ import annotations
@@ -31,21 +33,22 @@ from systola.compiler.partition import Item, Translation, needs_host
 
 MAX_WIDTH = 4095
 MAX_DILATION = 15
-"""Largest width of a map, and largest distance between the taps of a window, that Set_Config_Window
-can express.
+"""Largest width of a map in pixels (MAX_WIDTH), and largest distance between neighbouring taps of a
+window (MAX_DILATION), that Set_Config_Window can express.
 """
 MOST_WINDOWS = 1024
-"""Largest number of windows of a convolution along a row: as many results as the accumulators of
-preset `base` hold.
+"""Largest number of windows along a row of one convolution. The accumulators of preset `base` have
+room for as many results.
 """
 
 Windowed = Convolution | DepthwiseConvolution | Pooling
 
 
 def with_short_windows(translation: Translation) -> Translation:
-    """Return `translation` without operations on sequences that are too long for the machine.
+    """Return `translation` with operations on sequences that the machine can do.
 
-    Several smaller operations, or an operation in another form, replace each such operation.
+    An operation that the machine cannot do is replaced by several smaller ones, or by one in
+    another form.
     """
     items: list[Item] = []
     for item in translation.items:
@@ -74,9 +77,9 @@ def _short(node: Windowed) -> list[Item]:
 
 
 def _in_column(node: Convolution | DepthwiseConvolution) -> list[Item]:
-    """Return the operation `node`, on a sequence, as an operation on a map of one column.
+    """Return operations that do `node` on a map of one column in place of its sequence.
 
-    A column allows a first window further from the map's edge than a row does.
+    In a column, the first window may begin further outside the map than in a row.
     """
     window, shape = node.window, node.weights.shape
     source = _value(node.source, (1, node.source.pixels, 1, node.source.channels))
@@ -104,7 +107,8 @@ def _in_column(node: Convolution | DepthwiseConvolution) -> list[Item]:
 def _steps_that_fold(node: Convolution) -> int:
     """Return the largest number of neighbouring pixels that can become one pixel of more channels.
 
-    The number must divide both the stride of the windows and the width of the sequence.
+    The number must divide both the stride of the windows and the width of the sequence. It is 1 if
+    windows have gaps between their taps.
     """
     width, stride = node.source.grid[1], node.window.stride[1]
     if node.window.dilation[1] != 1:
@@ -113,7 +117,7 @@ def _steps_that_fold(node: Convolution) -> int:
 
 
 def _folded(node: Convolution, steps: int) -> list[Item]:
-    """Return convolution `node` on a sequence in which each `steps` pixels become one pixel.
+    """Return operations that do convolution `node` with each `steps` pixels joined to one pixel.
 
     The new pixel has the channels of all these pixels. A change of shape comes before the
     convolution.
@@ -141,10 +145,10 @@ def _folded(node: Convolution, steps: int) -> list[Item]:
 
 
 def _in_parts(node: Windowed, most: int) -> list[Item]:
-    """Return the operations for a sequence that is cut into parts, each with at most `most`
-    windows.
+    """Return operations that do `node` on parts of its sequence, each with at most `most` windows.
 
-    A part also has the first pixels of the next part if its last windows need them.
+    The last windows of a part can reach into the next part, so a part also has the pixels that its
+    windows reach there. Returns `node` itself if even one window is too wide.
     """
     window, width, out = node.window, node.source.grid[1], node.window.out[1]
     extent = (window.kernel[1] - 1) * window.dilation[1] + 1
@@ -186,7 +190,8 @@ def _in_parts(node: Windowed, most: int) -> list[Item]:
 def _in_rows(node: Convolution | DepthwiseConvolution) -> list[Item]:
     """Return operations that do `node` on a map with rows as long as the distance between taps.
 
-    Returns `node` itself if windows have a stride, or if the host would have to move pixels.
+    Returns `node` itself if its windows have a stride above 1, or if the host would have to move
+    pixels.
     """
     window = node.window
     step, taps, stride = window.dilation[1], window.kernel[1], window.stride[1]
@@ -197,7 +202,7 @@ def _in_rows(node: Convolution | DepthwiseConvolution) -> list[Item]:
     source, first = node.source, window.first[1]
     rows = -(-out // step)
     if first % step or width % step:
-        # Pad the sequence to whole rows; then all windows lie inside the sequence.
+        # Pad the sequence such that it consists of whole rows, and no window reaches outside.
         length = (rows + taps - 1) * step
         source = _value(node.source, (1, 1, length, channels))
         places = np.arange(length) + first

@@ -5,8 +5,9 @@
 |---|---|
 | part | an operator of the model file |
 | segment, piece | parts that run together, on the machine or in the interpreter |
-| copied part | a part that runs anew in each segment that takes its results |
-| refused | an operator that the machine cannot run, with the reason |
-| placement | the side on which an operator runs, with the reason |
+| copied part | a part that runs again in each segment that takes its results |
+| refused | of an operator: the machine cannot run it, for a given reason |
+| placement | the side on which an operator runs, machine or host, with the reason |
 | variable | a value of the network that is kept from sample to sample |
+| text | of an operator: its position and kind, such as "node 3 (Conv)", for messages |
 """

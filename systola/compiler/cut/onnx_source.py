@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An .onnx file as operators that can run on the machine or in ONNX Runtime."""
+"""An .onnx file as operators, called parts, that can run on the machine or in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -21,9 +21,13 @@ from systola.compiler.semantics import Semantics
 from systola.runtime.interpreters import Session
 
 _CONVERSIONS = ("DequantizeLinear",)
-"""Kinds of ONNX operators that ONNX Runtime may join to the operator after them."""
+"""Kinds of operators that each segment with a user of their results gets a copy of. ONNX Runtime
+may join such an operator to its user, so both must be in the same segment.
+"""
 _RUNTIME_TYPES = {f"tensor({kind.lower()})": dtype for kind, dtype in ELEMENT_TYPES.items()}
-"""numpy's names of element types, by ONNX Runtime's names of these types."""
+"""Names of element types in numpy. The key is the type's name in ONNX Runtime, such as
+"tensor(float)".
+"""
 _INPUT_TYPES = ("float32", "int8", "uint8", "int32", "int64")
 
 
@@ -35,7 +39,7 @@ class OnnxSource(Source):
     def __init__(self, content: bytes) -> None:
         self.semantics, self.interpreter = Semantics.ONNX, Interpreter.ONNX_RUNTIME
         self._model = read_onnx(content)
-        # The package `onnx` comes without type information.
+        # The package `onnx` comes without type information, so its objects have type Any.
         self._onnx: Any = import_module("onnx")
         self._proto: Any = self._onnx.ModelProto.FromString(content)
         sizes = {each.name: each.shape for each in self._model.inputs}
@@ -56,7 +60,7 @@ class OnnxSource(Source):
     def _describe(self, results: Iterable[OnnxInput]) -> None:
         """Store a Part for each operator of the file, and a Value for each tensor of known shape.
 
-        `results` has the names, types and shapes of the tensors that operators calculate.
+        `results` has the names, types and shapes of calculated tensors, as far as these are known.
         """
         model = self._model
         self._tensors = {each.name: each for each in (*model.inputs, *results)}
@@ -89,16 +93,18 @@ class OnnxSource(Source):
             )
 
     def refused(self) -> Mapping[str, str]:
-        """Return the reason for each operator that the machine cannot run.
+        """Return the operators that the machine cannot run.
 
-        The key is the operator's text in messages.
+        The key is an operator's text, such as "node 3 (Conv)", and the value is the reason.
         """
         return refused_nodes(self._model, self._tensors)
 
     def network(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> Network:
-        """Return some operators of the file, called parts, as a network for the machine."""
+        """Return a network for the machine that calculates `outputs` from `inputs` with operators
+        `parts`.
+        """
         model = self._model
         self.check_given(parts, inputs, _INPUT_TYPES)
         nodes = tuple(model.nodes[part.index] for part in parts)
@@ -113,13 +119,15 @@ class OnnxSource(Source):
         return make_network(translate_model(piece, repeat=1))
 
     def tensor_name(self, tensor: Tensor) -> str:
-        """Return the tensor's name in the file."""
+        """Return the name of a tensor in the file, for messages."""
         return str(tensor)
 
     def piece(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> bytes:
-        """Return some operators of the file as the content of a model file for ONNX Runtime."""
+        """Return the content of an .onnx file that calculates `outputs` from `inputs` with
+        operators `parts`.
+        """
         helper, graph = self._onnx.helper, self._proto.graph
         nodes = [graph.node[part.index] for part in parts]
         taken = {name for node in nodes for name in _taken(node)}
@@ -144,14 +152,16 @@ class OnnxSource(Source):
         return self._onnx.helper.make_tensor_value_info(name, kind, tensor.shape)
 
     def check_interpreter(self) -> None:
-        """Take the types and shapes of tensors from ONNX Runtime.
+        """Update `parts` and `values` with the types and shapes that ONNX Runtime finds for
+        tensors.
 
         Raises ModelError if ONNX Runtime is not installed, or refuses the file.
         """
         probe = self._onnx.ModelProto.FromString(self._proto.SerializeToString())
         given = {each.name for each in probe.graph.output}
         results = (name for part in self.parts for name in part.outputs if name not in given)
-        # ONNX Runtime finds types and shapes of the results by itself.
+        # ONNX Runtime reports types and shapes of outputs only, so all results become outputs.
+        # Their names are enough, as ONNX Runtime finds the types and shapes by itself.
         probe.graph.output.extend(self._onnx.ValueInfoProto(name=name) for name in results)
         content = probe.SerializeToString()
         with Session(self.interpreter, content, optimised=False) as session:
@@ -171,7 +181,11 @@ def _names(tensors: Sequence[Tensor]) -> tuple[str, ...]:
 
 
 def _taken(node: Any) -> Iterator[str]:
-    """Yield the names of the outside tensors that a node, or a graph inside this node, takes."""
+    """Yield the names of the tensors that a node takes.
+
+    A node such as If has graphs inside it. It also takes the tensors from outside of these graphs
+    that they use.
+    """
     yield from (str(name) for name in node.input if name)
     for attribute in node.attribute:
         for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
@@ -183,15 +197,15 @@ def _taken(node: Any) -> Iterator[str]:
 
 
 def _is_known(shape: Sequence[int]) -> bool:
-    """Return whether all sizes of a shape are known.
+    """Return whether all sizes of a shape are above 0, that is, known and possible.
 
-    An unknown size is 0, and a size is below 0 if a window does not fit its map.
+    An unknown size is 0. A size below 0 is calculated for a window that does not fit its map.
     """
     return all(size > 0 for size in shape)
 
 
 def _tensor_type(onnx: Any, info: Any) -> OnnxInput | None:
-    """Return the name, type and shape of a tensor, or None if type or shape is not known."""
+    """Return the name, type and shape of a tensor; None if type or shape is not known."""
     tensor = info.type.tensor_type
     kind = onnx.TensorProto.DataType.Name(tensor.elem_type)
     if not tensor.HasField("shape") or kind not in ELEMENT_TYPES:
@@ -203,7 +217,9 @@ def _tensor_type(onnx: Any, info: Any) -> OnnxInput | None:
 
 
 def _macs(node: OnnxNode, shapes: Mapping[str, tuple[int, ...]]) -> int:
-    """Return the number of multiply-accumulates of a node in one sample."""
+    """Return the number of multiply-accumulates of a node in one sample; 0 if the node has no
+    products.
+    """
 
     def shape(position: int) -> tuple[int, ...]:
         name = node.inputs[position] if position < len(node.inputs) else ""

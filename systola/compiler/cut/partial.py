@@ -2,7 +2,8 @@
 """The search for the operators that the machine runs, and the compilation of the pieces.
 
 A part is an operator of the model file. A piece, or segment, is a group of parts that run together,
-on the machine or in an interpreter on the host.
+on the machine or in an interpreter on the host. A part's text is its position and kind, such as
+"node 3 (Conv)".
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _FOLLOWS = "it stays with operators of the host: it takes their numbers, or a va
 _BETWEEN = "the host does this between programs"
 _IDLE = "its piece has no products: moving the data to the machine is more work"
 ALONE = 16
-"""Number of failed compilations after which only the refused operators move to the host. After more
-failures, operators of the same segment with results as large or larger move, too.
+"""Number of failed compilations, at the start of a search, that move only refused operators to the
+host. A later failure also moves operators of the same segment with results as large or larger.
 """
 
 
@@ -37,7 +38,7 @@ class _Piece:
     """A segment, with the network or the model file that calculates its results.
 
     `work` is a Network for the machine, or a stage with a model file for an interpreter. `first` is
-    the network compiled for one sample, or None for an interpreter.
+    the network compiled for one sample, or None if the segment runs in an interpreter.
     """
 
     segment: Segment
@@ -78,15 +79,17 @@ class PartialNetwork:
 
     @property
     def inexact_channels(self) -> int:
-        """Number of channels in which results on the machine may differ from the interpreter's
-        results.
+        """Number of channels with results that may differ slightly from the interpreter's results.
 
-        No multiplier of a parameter entry gives all results of such a channel.
+        In such a channel no multiplier of a parameter entry gives all results exactly.
         """
         return sum(network.translation.inexact_channels for network in self.networks)
 
     def compiled(self, config: Config, samples: int) -> CompiledNetwork:
-        """Compile the pieces for `samples` samples; raises CompileError if a piece does not fit."""
+        """Return the network compiled for `samples` samples.
+
+        Raises CompileError if a piece does not fit the machine.
+        """
         source = self.source
         values = {tensor: source.values[tensor] for tensor in source.inputs}
         stages: list[HostStage | DeviceStage | InterpretedStage] = []
@@ -125,11 +128,11 @@ def _with_sources(
 
 
 def cut_network(config: Config, source: Source) -> PartialNetwork | None:
-    """Cut a network into pieces for the machine and pieces for the interpreter.
+    """Return a network cut into pieces for the machine and pieces for the interpreter.
 
-    Returns None if no piece of a network of int8 runs on the machine. A network of int16 may run on
-    the host as a whole. Raises ModelError if the interpreter is not installed or refuses the
-    network.
+    Returns None if no piece would run on the machine and no tensor is of int16. A network with
+    tensors of int16 is returned even if all pieces run on the host. Raises ModelError if the
+    interpreter is needed and not installed, or refuses the network.
     """
     missing: MissingInterpreterError | None = None
     try:
@@ -152,8 +155,9 @@ def cut_network(config: Config, source: Source) -> PartialNetwork | None:
 class _Cut:
     """A search for the operators of a network that the machine can run.
 
-    At first all operators are for the machine, except operators that cannot be translated. Then an
-    operator moves to the host if its segment cannot be translated or compiled, or has no products.
+    At the start all operators are for the machine, except operators that cannot be translated. Step
+    by step, operators move to the host if their segment cannot be translated or compiled, or has no
+    products.
     """
 
     def __init__(self, config: Config, source: Source, graph: Graph) -> None:
@@ -163,17 +167,17 @@ class _Cut:
         self._networks: dict[Segment, Network] = {}
         self._compiled: dict[Segment, CompiledNetwork] = {}
         self._alone = 0
-        """Number of compilations in which a piece did not fit the machine."""
+        """Number of compilations so far in which a segment did not fit the machine."""
         self.host: dict[int, str] = {}
-        """Reason for each operator that runs on the host; the key is its position in the file from
-        0.
+        """Operators that run on the host. The key is the operator's position in the file, counted
+        from 0, and the value is the reason.
         """
         self._refuse(graph.parts, source.refused())
 
     def segments(self) -> tuple[Segment, ...]:
         """Move operators to the host until all segments of the machine can be compiled.
 
-        Returns all segments, of the machine and of the host.
+        Returns the segments of machine and host in the order of execution.
         """
         while True:
             for index in self._graph.with_followers(self.host.keys()):
@@ -190,9 +194,10 @@ class _Cut:
                 return segments
 
     def _refused_by(self, step: Callable[[Segment], None], machine: Sequence[Segment]) -> bool:
-        """Apply `step`, a translation or a compilation, to the machine's segments.
+        """Call `step`, a translation or a compilation, with each segment of the machine.
 
-        The operators that `step` refuses move to the host. Returns whether `step` has refused any.
+        Operators that cause an error in `step` move to the host. Returns whether there was an
+        error.
         """
         refused = False
         for segment in machine:
@@ -218,13 +223,15 @@ class _Cut:
                 raise CompileError(str(error), self._with_larger(segment, error.refused)) from None
 
     def _with_larger(self, segment: Segment, refused: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the parts of a segment that move to the host after a failed compilation, with
-        reasons.
+        """Return the parts of a segment that move to the host after a failed compilation.
 
-        The parts are the refused ones, and all parts with results as large or larger. The larger
-        results need as much room in the buffer, so the machine would refuse their parts, too. To
-        find these one at a time would take a compilation for each. After the first ALONE failed
-        compilations of a search only the refused parts are returned.
+        The key is the text of an operator or the name of a result, and the value is the reason.
+        `refused` has the parts that caused the failure. Only these are returned for the first ALONE
+        failures of a search.
+
+        After a later failure, parts with results as large or larger are returned, too. Such results
+        need as much room in the buffer, so the machine would refuse their parts one by one, with a
+        compilation for each.
         """
         self._alone += 1
         if self._alone <= ALONE:
@@ -253,9 +260,10 @@ class _Cut:
     ) -> None:
         """Move the refused operators among `parts` to the host.
 
-        `refused` has the reason for each text of an operator or of a result. A copied part does not
-        move, but the parts that need the copy move. If `refused` matches no part, all parts move
-        for the reason `otherwise`. If `otherwise` is empty, none of these moves.
+        The key in `refused` is the text of an operator or the name of a result, and the value is
+        the reason. A copied part does not move; instead, all of `parts` that need the copy move. If
+        nothing moves for a reason in `refused`, all `parts` except copied ones move for the reason
+        `otherwise`. If `otherwise` is empty, no part moves then.
         """
         reasons: dict[Part, str] = {}
         for part in parts:
@@ -275,8 +283,7 @@ class _Cut:
         self.host = {**moved, **self.host}
 
     def piece(self, segment: Segment) -> _Piece:
-        """Return a segment with the network, or the interpreter's model file, that runs this
-        segment."""
+        """Return a segment as a piece, with its network or the interpreter's model file."""
         if segment.on_machine:
             return _Piece(segment, self._networks[segment], self._compiled[segment])
         work = self._source.interpreted(segment.parts, segment.inputs, segment.outputs)
@@ -284,7 +291,7 @@ class _Cut:
 
 
 def place_whole(source: Source, network: Network) -> tuple[Placement, ...]:
-    """Return the side on which each operator runs, for a network that is compiled as a whole."""
+    """Return the placement of each operator of a network that is compiled as a whole."""
     on_host = _on_host(network)
     return tuple(
         _placed(source, part, Place.HOST, on_host[part.name])
@@ -297,7 +304,8 @@ def place_whole(source: Source, network: Network) -> tuple[Placement, ...]:
 def place_refused(source: Source) -> tuple[Placement, ...]:
     """Return the placement REFUSED for each operator of a network that cannot run.
 
-    The reason is empty for an operator that the machine could run.
+    A placement has the reason why the machine refuses the operator. The reason is empty for an
+    operator that the machine could run.
     """
     refused = source.refused()
     return tuple(
@@ -308,9 +316,10 @@ def place_refused(source: Source) -> tuple[Placement, ...]:
 def _place_parts(
     source: Source, reasons: Mapping[int, str], pieces: Sequence[_Piece]
 ) -> tuple[Placement, ...]:
-    """Return the side on which each operator of a cut network runs, with the reason.
+    """Return the placement of each operator of a cut network.
 
-    Operators that no output depends on count as operators of the host.
+    The key in `reasons` is the position of an operator on the host, and the value is the reason.
+    Operators that no output depends on are placed on the host.
     """
     on_machine = {part for each in pieces if each.segment.on_machine for part in each.segment.parts}
     networks = (each.work for each in pieces if isinstance(each.work, Network))
@@ -338,9 +347,10 @@ def _placed(source: Source, part: Part, place: Place, reason: str = "") -> Place
 
 
 def _on_host(network: Network) -> dict[str, str]:
-    """Return the reason for each operator that the host calculates before or after a program.
+    """Return the operators that the host calculates before, between or after programs.
 
-    The key is the operator's text in messages.
+    The key is an operator's text, and the value is the reason. Operators with a part of their work
+    on the machine, and mere changes of shape, are left out.
     """
     host: set[str] = set()
     machine: set[str] = set()

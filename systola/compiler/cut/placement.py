@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The placement of each operator of a model file, on the machine or on the host, with a reason."""
+"""The placement of each operator of a model file: on the machine or on the host, and for which
+reason.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from enum import Enum
 
 
 class Place(Enum):
-    """A side on which an operator runs, or REFUSED in a network that does not run."""
+    """A side on which an operator runs: machine or host; REFUSED if the network cannot run."""
 
     MACHINE = "machine"
     HOST = "host"
@@ -24,16 +26,19 @@ class Placement:
     """Position of the operator in the file, counted from 0."""
     kind: str
     shape: tuple[int, ...] | None
-    """Shape of the operator's first result in one sample of the model; None if it is not known."""
+    """Shape of the operator's first result if the model takes one sample; None if it is not known.
+    """
     place: Place
     macs: int
     """Number of multiply-accumulates of the operator in one sample."""
     reason: str = ""
-    """Reason why the machine does not run the operator; empty if there is none."""
+    """Reason why the machine does not run the operator; empty if the machine runs it or could run
+    it.
+    """
 
     @property
     def remedy(self) -> str:
-        """Change that would let the machine run the operator; empty if none is known."""
+        """Advice on how to make the operator run on the machine; empty if none is known."""
         return next((text for part, text in _REMEDIES if part in self.reason), "")
 
 
@@ -47,8 +52,8 @@ _REMEDIES = (
     ("this kind of operator", "build it from the operators of docs/operators.md"),
     ("no 16-bit modes", "take a larger preset"),
 )
-"""Pairs of a text and a remedy. The remedy for a reason is in the first pair with a text that
-occurs in the reason.
+"""Pairs of a text and a remedy, which is an advice. A reason gets the remedy of the first pair with
+a text that occurs in the reason.
 """
 
 

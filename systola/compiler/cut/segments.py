@@ -4,8 +4,10 @@
 | word | meaning |
 |---|---|
 | part | an operator of the network |
-| copied part | a part that runs anew in each segment that takes its results |
+| position | of a part: its index in the model file, counted from 0 |
+| copied part | a part that runs again in each segment that takes its results |
 | variable | a value that is kept from sample to sample |
+| opening | of a part: it sets variables before the first sample |
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from systola.compiler.cut.source import Part, Source, Tensor
 class Segment:
     """A group of operators of a network that run together, on the machine or on the host.
 
-    All inputs of the segment are known before it runs.
+    All inputs come from the caller or from earlier segments.
     """
 
     on_machine: bool
@@ -50,9 +52,8 @@ class Graph:
         self._before = {part: self._own_before(part) for part in self.parts}
 
     def copies(self, parts: Iterable[Part]) -> set[Part]:
-        """Return the copied parts that run anew with `parts`, which need their results.
-
-        Copied parts that these copied parts need are returned, too.
+        """Return the copied parts with results that `parts` need, directly or through other copied
+        parts.
         """
         found: set[Part] = set()
         todo = list(parts)
@@ -66,21 +67,25 @@ class Graph:
         return found
 
     def _own_before(self, part: Part) -> set[Part]:
-        """Return the parts that make inputs of `part`, or inputs of the copied parts that it needs.
+        """Return the parts that must run before `part`, without copied parts.
 
-        The copied parts themselves are left out.
+        A returned part makes an input of `part`, or an input of a copied part that `part` needs.
         """
         takers = {part, *self.copies([part])}
         origins = {self.origins.get(tensor) for taker in takers for tensor in taker.inputs}
         return {each for each in origins if each and not each.copied}
 
     def with_followers(self, host: Set[int]) -> frozenset[int]:
-        """Return `host`, the positions of parts on the host, with further parts that must stay
-        there.
+        """Return the positions of all parts that must run on the host if the parts at positions
+        `host` do.
 
-        These are parts that use variables, or lie between parts that use the same variable. They
-        are also parts that take float32 results of the host, as the interpreter may join an
-        operator to the quantisation after it.
+        All parts at `host` are among them, and so are:
+
+        - parts that use variables, or lie between parts that use the same variable
+        - parts that take float32 results of the host
+
+        An interpreter may join an operator to the quantisation after it, so both must be in the
+        same segment.
         """
         chosen = set(host) | {part.index for part in self.parts if part.states or part.opening}
         chosen |= self._between_states()
@@ -109,9 +114,9 @@ class Graph:
         return between
 
     def segments(self, host: Set[int]) -> tuple[Segment, ...]:
-        """Return the segments in the order of execution.
+        """Return the segments in the order of execution; each segment has the parts of one turn.
 
-        `host` has the positions in the file of the parts that run on the host.
+        `host` has the positions of the parts that run on the host.
         """
         levels = self._levels(host)
         openings = [part for part in self.parts if part.opening]
@@ -140,16 +145,17 @@ class Graph:
         )
 
     def _levels(self, host: Set[int]) -> dict[Part, int]:
-        """Return for each part the number of the turn in which the part is executed.
+        """Return the number of the turn in which each part is executed; the key is the part.
 
         Host and machine take turns: even numbers are turns of the host, odd numbers turns of the
-        machine. Parts that share a variable have the same number.
+        machine. Parts that share a variable have the same number. Copied parts and openings have no
+        number.
         """
         levels: dict[Part, int] = {}
         states: dict[Tensor, int] = {}
         own = [part for part in self.parts if not part.copied and not part.opening]
-        # The numbers of parts that wait for each other's variables would rise without end. After
-        # enough rounds all parts become one turn of the host.
+        # If two parts wait for each other's variables, their numbers would rise in each round
+        # without end. So after enough rounds all parts are put into one turn of the host.
         for _ in range(len(own) + 2):
             old = dict(levels)
             for part in own:

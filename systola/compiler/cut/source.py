@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model file as a list of operators that can each run on the machine or in an interpreter.
 
-An operator of the file is called a part.
+An operator of the file is called a part. A variable is a value that is kept from sample to sample.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from systola.compiler.operations import Value
 from systola.compiler.semantics import Semantics
 
 Tensor = Hashable
-"""Type of a tensor's key in the file: a name in .onnx files, a number in .tflite files."""
+"""Type of the key that identifies a tensor of the file: a name in .onnx files, a number in .tflite
+files.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,22 +29,20 @@ class Part:
     index: int
     """Position of the operator in the file, counted from 0."""
     name: str
-    """Position and kind of the operator, as text for messages."""
+    """Text of the operator for messages: its position and kind, such as "node 3 (Conv)"."""
     kind: str
     inputs: tuple[Tensor, ...]
-    """Tensors that the operator takes, without constants of the file."""
+    """Tensors that the operator takes, except constants that the file contains."""
     outputs: tuple[Tensor, ...]
     macs: int
-    """Number of multiply-accumulates in one sample; 0 if shapes are not known."""
+    """Number of the operator's multiply-accumulates in one sample; 0 if shapes are not known."""
     copied: bool = False
-    """True if each segment that takes the operator's results gets a copy of the operator.
+    """True if each segment that takes the operator's results gets its own copy of the operator.
 
-    Such operators calculate constants, or convert quantised numbers to float32.
+    Such an operator calculates constants, or converts quantised numbers to float32.
     """
     states: frozenset[Tensor] = frozenset()
-    """Variables that the operator reads or writes; a variable keeps its value from sample to
-    sample.
-    """
+    """Keys of the variables that the operator reads or writes."""
     opening: bool = False
     """True if the operator sets variables before the first sample."""
 
@@ -50,39 +50,47 @@ class Part:
 class Source(ABC):
     """A model file that can be cut into parts.
 
-    Methods raise ModelError if operators are not supported. The error's `refused` has the reasons.
+    Methods raise ModelError if operators are not supported. The error's `refused` has the reason
+    for each of these operators.
     """
 
     semantics: Semantics
     interpreter: Interpreter
-    """Interpreter that defines the results of the file."""
+    """Interpreter with results that the machine's results must equal."""
     parts: Sequence[Part]
-    """Operators in an order of execution, which is the order of their positions."""
+    """Operators in the order of the file, which is an order in which they can be executed."""
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     values: Mapping[Tensor, Value]
-    """Name, type and shape of each input and calculated tensor, if its shape is known."""
+    """Name, type and shape of inputs and calculated tensors. The key is the tensor's key; tensors
+    of unknown shape have no entry.
+    """
     of_int16: bool = False
-    """True if some tensors are of int16. Such a network runs even if the host calculates all of it.
+    """True if some tensors are of int16. Such a network runs even if all its operators are on the
+    host; without int16 it is refused in this case.
     """
 
     @abstractmethod
     def refused(self) -> Mapping[str, str]:
-        """Return the reason for each operator that the machine cannot run.
+        """Return the operators that the machine cannot run.
 
-        The key is the operator's text in messages.
+        The key is an operator's text, such as "node 3 (Conv)", and the value is the reason.
         """
 
     @abstractmethod
     def network(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> Network:
-        """Return some operators of the file as a network for the machine."""
+        """Return a network for the machine that calculates `outputs` from `inputs` with operators
+        `parts`.
+        """
 
     def interpreted(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> InterpretedStage:
-        """Return some operators of the file as a stage that the interpreter runs."""
+        """Return a stage in which the interpreter calculates `outputs` from `inputs` with operators
+        `parts`.
+        """
         for tensor in (*inputs, *outputs):
             if tensor not in self.values:
                 name = self.tensor_name(tensor)
@@ -100,18 +108,20 @@ class Source(ABC):
     def piece(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> bytes:
-        """Return some operators of the file as the content of a model file of their own."""
+        """Return the content of a model file that calculates `outputs` from `inputs` with operators
+        `parts`.
+        """
 
     @abstractmethod
     def tensor_name(self, tensor: Tensor) -> str:
-        """Return the name of a tensor, for messages."""
+        """Return the name of the tensor with key `tensor`, for messages."""
 
     def check_given(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], types: Collection[str]
     ) -> None:
-        """Raise ModelError if an input has an element type that is not among `types`.
+        """Raise ModelError if an input has an element type that is unknown or not among `types`.
 
-        The error names the `parts` that take the input.
+        The error's `refused` names the operators among `parts` that take the input.
         """
         for tensor in inputs:
             value = self.values.get(tensor)
@@ -122,7 +132,7 @@ class Source(ABC):
 
     @abstractmethod
     def check_interpreter(self) -> None:
-        """Take the shapes of tensors from the interpreter that will run the host's operators.
+        """Update `parts` and `values` with the shapes that the interpreter finds for tensors.
 
         Raises ModelError if the interpreter is not installed, or refuses the file.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A .tflite file as operators that can run on the machine or in LiteRT."""
+"""A .tflite file as operators, called parts, that can run on the machine or in LiteRT."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from systola.compiler.tflite.variables import OPENING
 from systola.runtime.interpreters import Session
 
 _CALLS = ("CALL", "IF", "WHILE", "STABLEHLO_COMPOSITE", "STABLEHLO_WHILE")
-"""Kinds of operators that run other subgraphs."""
+"""Kinds of operators that run other subgraphs of the file, such as the branches of IF."""
 
 
 class TfliteSource(Source):
@@ -79,7 +79,11 @@ class TfliteSource(Source):
             )
 
     def _variables(self) -> dict[int, Tensor]:
-        """Return a key that identifies the variable, for each tensor that refers to a variable."""
+        """Return the variable that each tensor of type resource or variant refers to.
+
+        The key is the tensor's number in the file. Equal values stand for the same variable: the
+        container and name that a VAR_HANDLE gives, else the tensor's number.
+        """
         graph = self._graph
         return {
             number: (operator.options.get("Container"), operator.options.get("SharedName"))
@@ -91,16 +95,18 @@ class TfliteSource(Source):
         }
 
     def refused(self) -> Mapping[str, str]:
-        """Return the reason for each operator that the machine cannot run.
+        """Return the operators that the machine cannot run.
 
-        The key is the operator's text in messages.
+        The key is an operator's text, such as "operator 3 (CONV_2D)", and the value is the reason.
         """
         return refused_operators(self._graph, self.semantics)
 
     def network(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> Network:
-        """Return some operators of the file as a network for the machine."""
+        """Return a network for the machine that calculates `outputs` from `inputs` with operators
+        `parts`.
+        """
         graph = self._graph
         self.check_given(parts, inputs, INPUT_TYPES)
         chosen = tuple(graph.operators[part.index] for part in parts)
@@ -110,21 +116,23 @@ class TfliteSource(Source):
     def piece(
         self, parts: Sequence[Part], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
     ) -> bytes:
-        """Return some operators of the file as the content of a model file for LiteRT."""
+        """Return the content of a .tflite file that calculates `outputs` from `inputs` with
+        operators `parts`.
+        """
         chosen = [part.index for part in parts]
         return _piece(self._content, chosen, _numbers(inputs), _numbers(outputs))
 
     def tensor_name(self, tensor: Tensor) -> str:
-        """Return the name of the tensor with this number."""
+        """Return the name of the tensor with number `tensor` in the file, counted from 0."""
         return self._graph.tensors[cast("int", tensor)].name
 
     def check_interpreter(self) -> None:
-        """Take the shapes of tensors from LiteRT.
+        """Update `parts` and `values` with the shapes that LiteRT finds for tensors.
 
         Raises ModelError if LiteRT is not installed, or refuses the file.
         """
-        # Some sizes depend on data, above all sizes of results of control flow. They are known only
-        # after a run.
+        # Some sizes depend on data, for example sizes of the results of IF and WHILE. LiteRT knows
+        # them only after a run, so the session then runs the model once, on zeros.
         unsure = any(tensor.open for tensor in self._graph.tensors) or any(
             operator.kind in _CALLS for operator in self._graph.operators
         )
@@ -147,11 +155,14 @@ def _numbers(tensors: Sequence[Tensor]) -> tuple[int, ...]:
 def _piece(
     content: bytes, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]
 ) -> bytes:
-    """Return the content of a model file with some operators of the first subgraph.
+    """Return the content of a .tflite file with only some operators of the first subgraph of
+    `content`.
 
-    Other subgraphs stay as they are.
+    `operators` has their positions; `inputs` and `outputs` have numbers of tensors, all counted
+    from 0. Other subgraphs stay as they are.
     """
-    # The package's own schema classes can write a file again; they come without type information.
+    # LiteRT's own schema classes can write a changed file. The classes come without type
+    # information, so their objects have type Any.
     schema: Any = import_module("ai_edge_litert.schema_py_generated")
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
@@ -178,7 +189,9 @@ def _piece(
 
 
 def _macs(graph: Graph, operator: Operator) -> int:
-    """Return the number of multiply-accumulates of an operator in one sample."""
+    """Return the number of multiply-accumulates of an operator in one sample; 0 for kinds without
+    products.
+    """
 
     def shape(position: int) -> tuple[int, ...]:
         number = operator.inputs[position] if position < len(operator.inputs) else -1
