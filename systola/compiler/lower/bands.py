@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bands of rows, for an operation on maps that the buffer cannot hold whole."""
+"""The cutting of maps into bands of rows, as the buffer cannot always hold a map whole.
+
+An operation then makes one band of its result at a time. It reads only the band of its source that
+it needs for this.
+"""
 
 from __future__ import annotations
 
@@ -24,24 +28,28 @@ Windowed = Convolution | DepthwiseConvolution | Pooling
 
 @dataclass(frozen=True)
 class Band:
-    """A band of a map, which is rows `first` to `first` + `count` - 1."""
+    """A band of a map: rows `first` to `first` + `count` - 1, counted from 0 at the top."""
 
     first: int
     count: int
 
 
 def cut(height: int, count: int) -> Iterator[Band]:
-    """Yield at most `count` bands that together have `height` rows, as equal as possible."""
+    """Yield the bands of a map of `height` rows, at most `count`, from top to bottom.
+
+    All bands have the same number of rows, except that the last band may have fewer.
+    """
     size = -(-height // count)
     for first in range(0, height, size):
         yield Band(first, min(size, height - first))
 
 
 def needed(window: Window, height: int, band: Band) -> Band:
-    """Return the rows of the source, at least one, that an operation needs for `band` of its
+    """Return the band of its source that an operation on windows reads to make `band` of its
     result.
 
-    The source has `height` rows.
+    The source has `height` rows. The returned band has at least one row, even if all windows lie
+    outside the source.
     """
     top = window.first[0] + band.first * window.stride[0]
     reach = (band.count - 1) * window.stride[0] + (window.kernel[0] - 1) * window.dilation[0] + 1
@@ -50,7 +58,7 @@ def needed(window: Window, height: int, band: Band) -> Band:
 
 
 def window_of(window: Window, band: Band, origin: int) -> Window:
-    """Return the windows of an operation that make only the rows `band` of its result.
+    """Return `window` with only those windows that make the rows `band` of an operation's result.
 
     The returned windows are for a map that begins with row `origin` of the source.
     """
@@ -71,11 +79,10 @@ Elementwise = Unary | Binary | Curve | WideProduct
 
 
 def part_of(node: Elementwise, band: Band) -> Elementwise:
-    """Return the operation `node` for some pixels of its result only, its constants cut
-    accordingly.
+    """Return the operation `node` for the pixels `band` of its result only.
 
-    `band` is a range of pixels. In a result of int16, two pixels with the low and the high bytes
-    count as one.
+    Here a Band counts pixels, not rows. A pixel of an int16 result counts as one, although it takes
+    a line of low bytes and a line of high bytes. Constant operands are cut to the same pixels.
     """
     if not isinstance(node, Binary):
         return node

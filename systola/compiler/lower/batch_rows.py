@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The order of many samples in one map: row y of all samples side by side, then row y + 1 of all.
 
-The same lines are also a map with a row for each row of each sample. In this map the rows of one
-sample are as many rows apart as there are samples. So a window that moves by one row meets all
-samples in turn, with its taps further apart. Padding stays right, since all rows above or below a
-sample's first or last row are outside the map.
+The same lines are also a map with a row for each row of each sample. In this map, neighbouring rows
+of one sample are as many rows apart as there are samples. So the rows of a kernel are spread by
+this distance. A window that moves down row by row then meets all samples in turn. Padding stays
+right, since rows above a sample's first row or below its last row are outside the map.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class BatchRows:
     def of(self, value: Value) -> tuple[int, int]:
         """Return the number of rows of a value in one sample, and the number of pixels in a row.
 
-        A row here is a piece of the value that stays together in a batch.
+        A row here stays together in a batch: it is a row of a map, or a single pixel without
+        `together`.
         """
         return value.grid if self.together and len(value.shape) == 4 else (value.pixels, 1)
 
@@ -118,7 +119,8 @@ def by_sample(map_: FeatureMap, samples: int) -> FeatureMap:
 def window_by_sample(window: Window, samples: int) -> Window:
     """Return `window`, for one sample, as a window over the map that by_sample returns.
 
-    `window` must move by one row, or have one row of results.
+    `window` must move down by one row at a time, or have one row of results. With a larger stride,
+    it would have to skip some rows of each sample.
     """
     if samples == 1:
         return window

@@ -3,8 +3,9 @@
 
 A tile of weights takes the same time to arrive, however few vectors use it. A fully connected layer
 has one vector for each sample, and so has each step in time of an LSTM. A small map has as many
-vectors as pixels. If a tile has fewer vectors than cycles of arrival, operations at the end of the
-network wait. They run when a batch of samples has arrived there.
+vectors as pixels. If a tile has fewer vectors than cycles of arrival, the array waits for tiles. So
+operations at the end of the network wait until a batch of samples has reached them. Each tile then
+serves all samples of the batch.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from systola.compiler.operations import (
 )
 
 LINE_CYCLES, LOOP_CYCLES = 10, 50
-"""Measured costs in cycles: LINE_CYCLES of each buffer line that is copied into a batch, and
-LOOP_CYCLES of the loop around a batch.
+"""Measured costs in cycles: LINE_CYCLES to copy a buffer line into a batch, and LOOP_CYCLES for
+each sample in the loop that collects the samples of a batch.
 """
 
 
@@ -53,12 +54,12 @@ def batches_to_try(
     samples: int,
     is_hopeless: Callable[[Batch], bool],
 ) -> Iterator[tuple[Batch, bool]]:
-    """Yield batches to try, the best first, each with True if values may be spilled, else False.
+    """Yield pairs, the best first: a batch to try, and True if values may be spilled in it.
 
-    A spilled value is kept in host memory. `is_hopeless` returns whether a batch cannot fit without
-    spilling. If it returns True for the smallest batch of some operations, larger batches of them
-    are left out. A batch that needs spilling is worse than no batch without spilling. If spilling
-    is needed in any case, a batch that fills the array is better than none.
+    A spilled value is kept in host memory. `is_hopeless` returns True if a batch cannot fit without
+    spilling. If this holds for the smallest batch of some operations, none of their batches is
+    tried without spilling. A batch that needs spilling is worse than no batch without spilling. If
+    spilling is needed in any case, a batch that fills the array is better than none.
     """
     choices = batched_nodes(config, operations)
     sizes = batch_sizes(config, samples) if choices else []
@@ -77,7 +78,7 @@ def largest_batch(config: Config) -> int:
     """Return the number of samples of the largest batch to try.
 
     A batch of a quarter of this size, with one vector for each sample, hides the arrival of a tile.
-    In four times as many samples the start of each layer counts little.
+    With four times as many samples, the fixed time at the start of each layer counts little.
     """
     return 4 * arrival(config)
 
@@ -101,7 +102,8 @@ def _together(config: Config, operations: Operations, *, windows: bool) -> tuple
     """Return the operations at the end of the network that go into a batch.
 
     If an operation is in the batch, all operations that take its result are in it, too. Without
-    `windows`, operations on windows of a map are left out.
+    `windows`, operations on windows of a map are left out. Operations that _early returns are left
+    out in any case.
     """
     alone = {node for node in operations.nodes if not _batchable(node, windows=windows)}
     while True:
@@ -143,12 +145,12 @@ def batch_sizes(config: Config, samples: int) -> list[int]:
 
 
 def sample_order(rows: int, batch: int, samples: int, width: int = 1) -> NDArray[np.int64]:
-    """Return the row of a host matrix in which each row of each sample lies, in order of the
-    samples.
+    """Return for each row of each sample the row of the host matrix in which it lies, from 0.
 
-    Each sample has `rows` rows. The batches come one after another. A batch has the first `width`
-    rows of all its samples, then the next `width` rows of all. If there are fewer samples than
-    places, the first places of the first batch stay empty.
+    The result has the `rows` rows of the first sample, then the rows of the next sample, and so on.
+    In the matrix, the batches come one after another. A batch has the first `width` rows of all its
+    samples, then the next `width` rows of all. If the samples do not fill all batches, the first
+    places of the first batch stay empty.
     """
     places = np.arange(samples) + -samples % batch
     first = places // batch * rows * batch + places % batch * width
@@ -225,7 +227,7 @@ def _lines(value: Value, layout: Channels) -> int:
 def _closed(nodes: Sequence[Node], alone: set[Node]) -> tuple[Node, ...]:
     """Return the operations outside `alone` with results that no operation in `alone` needs.
 
-    An operation needs a result directly or through other operations.
+    An operation needs a result if it takes this result, or another result that is made from it.
     """
     needed: set[Value] = set()
     together: list[Node] = []
@@ -240,8 +242,8 @@ def _closed(nodes: Sequence[Node], alone: set[Node]) -> tuple[Node, ...]:
 def _early(config: Config, nodes: Sequence[Node], together: Sequence[Node]) -> list[Node]:
     """Return the operations of `together` that should run for each sample alone, before the batch.
 
-    These operations take results from outside the batch. None of them comes after an operation that
-    gains by the batch. Run for each sample alone, such operations take no longer, and less room.
+    Such an operation takes a result from outside the batch, and no operation before it gains by the
+    batch. Run for each sample alone, the operation takes no longer, and needs less of the buffer.
     """
     fed = {node.result for node in nodes} - {node.result for node in together}
     behind: set[Value] = set()

@@ -16,12 +16,12 @@ from systola.compiler.operations import Requantisation, Window
 
 
 def pixels_beside(config: Config, source: FeatureMap, weights: NDArray[np.int8]) -> int:
-    """Return the number of pixels of a result of few channels to put side by side into one line.
+    """Return the number of pixels of a convolution's result that are to share a line; 1 for none.
 
     Lines go to host memory whole, so fewer lines take less time. But each further pixel in a line
-    needs tiles of its own, and the array waits for tiles beyond the length of the weight queue. The
-    weights must be for windows of one pixel, each inside the map. `source` may be a map of many
-    samples.
+    needs weight tiles of its own. The array waits for tiles if there are more than the weight queue
+    holds. `weights` must be for windows of one pixel, without padding. `source` may be a map of
+    many samples.
     """
     blocks, channels, lines = source.channels.blocks, weights.shape[-1], source.pixels
     beats = config.output_pitch // config.host_bus_bytes

@@ -52,8 +52,8 @@ class Channels:
 
     @cached_property
     def slots(self) -> NDArray[np.int64]:
-        """Position in bytes of each channel of a pixel, if the pixel's lines in all blocks are
-        joined.
+        """Byte position, from 0, of each channel of a pixel, if the pixel's lines of all blocks are
+        joined in order.
 
         The array is read-only.
         """
@@ -67,8 +67,8 @@ class Channels:
         return whole
 
     def cut(self, start: int, count: int) -> tuple[int, Channels]:
-        """Return the first block, counted from 0, and the layout of `count` channels from `start`
-        on.
+        """Return a pair for channels `start` to `start` + `count` - 1: their first block, counted
+        from 0, and their layout.
 
         Raises CompileError if these channels are neither whole parts nor whole blocks of one part.
         """
@@ -77,8 +77,9 @@ class Channels:
 
 @lru_cache(maxsize=4096)
 def _cut(channels: Channels, start: int, count: int) -> tuple[int, Channels]:
-    """Do the work of Channels.cut, with a cache: each band of rows of a value asks for the same
-    cuts.
+    """Do the work of Channels.cut, and remember its results.
+
+    The cache saves time, because each band of rows of a value asks for the same cuts.
     """
     edges = np.cumsum((0, *channels.parts)).tolist()
     inner = [edge for edge in edges if start < edge < start + count]
@@ -104,7 +105,7 @@ class _Tie:
 
 
 def channel_layouts(operations: Operations, block: int) -> dict[Value, Channels]:
-    """Return a layout of channels for each value.
+    """Return a layout of channels for each value. A full block has `block` channels.
 
     The layouts let operations that only pass channels on, like Slice, find these channels as whole
     blocks. A value that is reshaped to another number of channels keeps the layout of its source.

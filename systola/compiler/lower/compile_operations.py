@@ -2,7 +2,8 @@
 """The compilation of neutral operations to a program that fits one machine's buffer.
 
 The program is a loop over batches of samples. If some operations run sample by sample, before the
-operations on the whole batch, an inner loop runs these for each sample of the batch.
+operations on the whole batch, an inner loop runs these for each sample of the batch. The operations
+of one of these loops are a part of the program. A place is the room for one sample in a batch.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ from systola.compiler.program import HostMap, LayerWork, Program, output_work
 from systola.compiler.schedule import MAX_HOST_BYTES
 
 EARLY = 2
-"""Number of steps at the start of a part of the program for which parameters and constants are
-loaded before the input.
+"""Number of steps, at the start of a part of the program, that get their parameters and constants
+before the part's input is loaded.
 """
 EARLY_ENTRIES = 4
-"""Largest number of a step's parameter entries that are loaded before the input.
+"""Largest run of parameter entries, in entries, that is loaded before the input.
 
-More entries are loaded after the input, as they would delay it.
+A longer run would delay the input, so it is loaded after the input.
 """
 
 
@@ -72,7 +73,8 @@ class KeepingPrograms:
     """
 
     programs: tuple[Program, ...]
-    """Programs that run in turn, one for each sample.
+    """Programs that calculate: each sample takes the next of them, and after the last the first
+    again.
 
     If a variable is a ring, which module keeping describes, there are PHASES programs, else one.
     """
@@ -85,8 +87,8 @@ class KeepingPrograms:
     stores: tuple[Program, ...]
     """Programs that write the variables to host memory, one for each of `programs`.
 
-    Each has an output for each variable. It takes the variables from the lines in which the program
-    of the same number in `programs` would read them.
+    Each program has an output for each variable. Program n writes the variables from the lines in
+    which `programs[n]` would read them.
     """
 
 
@@ -104,8 +106,8 @@ def compile_keeping(config: Config, operations: Operations, *, spilling: bool) -
         for each, moves_back in turns
     ]
     return KeepingPrograms(
-        # The lines of a ring move, but take no more of the buffer in a later program than in the
-        # first.
+        # The first program's number of lines is right for all: the Lines object of a ring has room
+        # for its places in all programs. From a later place, it would seem to need more.
         tuple(replace(each, buffer_lines=programs[0].buffer_lines) for each in programs),
         _moving_program(config, maps, turns[0][0], loads=True),
         tuple(_moving_program(config, maps, each, loads=False) for each, _ in turns),
@@ -115,8 +117,8 @@ def compile_keeping(config: Config, operations: Operations, *, spilling: bool) -
 def _turns(
     lowering: Lowering, places: Mapping[Lines, int]
 ) -> Iterator[tuple[Mapping[Lines, int], Collection[Lines]]]:
-    """Yield, for each program, the first buffer line of all Lines, and the rings that it moves
-    back.
+    """Yield a pair for each program: the first buffer line of each Lines object, and the Lines of
+    the rings that the program moves back.
 
     A ring is a variable that moves on in the buffer from program to program. Different rings move
     back in different programs, as far as there are enough programs.
@@ -136,7 +138,10 @@ def _moving_program(
     *,
     loads: bool,
 ) -> Program:
-    """Return a program that only moves maps, from host memory into the buffer or back."""
+    """Return a program that only moves `maps`: into the buffer with `loads`, else to host memory.
+
+    `places` has the first buffer line of each Lines object.
+    """
     steps: list[Step] = []
     hosts: list[HostMap] = []
     end = 0
@@ -206,8 +211,8 @@ def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Sp
 
     The last of the `parts` runs once for each batch. A part before it runs once for each sample of
     the batch. All batches have the same size. If there are fewer samples than places, the first
-    places of the first batch stay empty. A program without any other loop has no loop around its
-    only batch.
+    places of the first batch stay empty. A single batch gets no loop around it if the program has
+    no other loop.
     """
     *front, last = parts
     batches = tiles(samples, last.samples)
@@ -250,7 +255,7 @@ def _emit_loops(emitter: Emitter, parts: Sequence[Part], samples: int, spill: Sp
 
 
 def _gathered_widths(parts: Sequence[Part]) -> list[int]:
-    """Return the different widths, in pixels, of the rows that are copied into a batch."""
+    """Return the different widths, in pixels, of the rows that `parts` copy into a batch."""
     steps = (step for part in parts for _, layer in part.layers for step in layer)
     widths = (step.source.width for step in steps if isinstance(step, GatherStep))
     return list(dict.fromkeys(widths))
@@ -261,9 +266,10 @@ def _emit_part(
 ) -> None:
     """Emit the instructions of a part once, with a tag at the end of each layer.
 
-    The tags are numbered from `tag` on. `registers` has an index register for each distance in
-    bytes between the present sample or batch and the next. At the end each register is increased by
-    the distance, so that the next execution takes other samples.
+    The tags are numbered from `tag` on. The key of `registers` is the size in bytes of a sample or
+    batch in host memory. The value is an index register with the offset of the present sample or
+    batch. At the end each register is increased by its size, so that the next execution takes the
+    next sample or batch.
     """
 
     def load_constants(step: Step) -> None:

@@ -25,12 +25,12 @@ from systola.compiler.lower.step import MapStep, Step
 from systola.compiler.operations import Product, Requantisation, Window
 
 MAX_KERNEL, MAX_DILATION = 255, 15
-"""Largest number of rows or columns of a kernel, and largest distance between its rows, that
-Set_Config_Window can express.
+"""Limits of Set_Config_Window: MAX_KERNEL is the largest number of rows or columns of a kernel, and
+MAX_DILATION the largest distance between its rows.
 """
 MAX_TOP, MAX_LEFT = 2047, 127
-"""Largest row and largest column of the first window, positive or negative, that Set_Config_Window
-can express.
+"""Limits of Set_Config_Window: MAX_TOP is the largest row of the first window, and MAX_LEFT the
+largest column. Negative rows and columns may be as large.
 """
 
 
@@ -83,7 +83,7 @@ class ConvolutionStep(MapStep):
     early: int = 0
     """Number of blocks at the start of the source that are multiplied early; 0 for none.
 
-    A Convolve of their own multiplies these blocks for the first block of the result. It begins
+    These blocks get a Convolve of their own for the first block of the result. This Convolve begins
     before the other blocks of the source are written, see early_blocks.
     """
 
@@ -97,7 +97,7 @@ class ConvolutionStep(MapStep):
         return () if self.output.table is None else (self.output.table,)
 
     def block(self, number: int) -> ConvolutionStep:
-        """Return the step that makes only block `number` of the result's channels."""
+        """Return the step that makes only block `number`, from 0, of the result's channels."""
         channels = self.target.channels
         inside = np.flatnonzero(channels.slots // channels.block == number)
         start, size = int(inside[0]), len(inside)
@@ -136,20 +136,22 @@ class ConvolutionStep(MapStep):
                     self.emit_results(emitter, n, area, accumulator)
 
     def _store_weights(self, emitter: Emitter, groups: list[range]) -> list[list[int]]:
-        """Store the weight tiles in weight memory.
+        """Store the weight tiles of all `groups` of blocks in weight memory.
 
-        Returns the number in weight memory of the first tile of each pass, for each group of
-        blocks.
+        Returns a list for each group. For each pass, the list has the number in weight memory of
+        the pass's first tile.
         """
-        # Tiles are made here, and not with the step, as most steps are thrown away: the values of
-        # their network do not fit the buffer.
+        # Tiles are made here, and not with the step, to save time. Most steps are never emitted, as
+        # the values of their network turn out not to fit the buffer.
         channels = self.target.channels
         tiles = [window_tiles(emitter.config, p.kernel, p.source, channels) for p in self.passes]
         return [[emitter.store_weights(each[n.start : n.stop]) for each in tiles] for n in groups]
 
     def _sum(self, emitter: Emitter, firsts: list[int], blocks: range, area: Area) -> int:
-        """Emit all passes for some blocks of the result; return the first accumulator row with the
-        sums.
+        """Emit all passes for the area `area` of some blocks of the result.
+
+        `firsts` has the number in weight memory of each pass's first tile. Returns the first
+        accumulator row with the sums.
         """
         accumulator = emitter.accumulators(area.pixels * len(blocks))
         for number, (one, first) in enumerate(zip(self.passes, firsts, strict=True)):
@@ -159,7 +161,8 @@ class ConvolutionStep(MapStep):
     def in_two(self, config: Config, held: int) -> tuple[Step, ...]:
         """Return two steps in place of this step: one for the sums, one for the results.
 
-        If the accumulators have no room for the sums of `held` such steps, returns this step alone.
+        Returns this step alone if the result must be made in pieces. The same holds if the
+        accumulators have no room for the sums of `held` such steps.
         """
         height, width = self.target.height, self.target.width // self._lines
         blocks = self.target.channels.blocks
@@ -197,8 +200,9 @@ class ConvolutionStep(MapStep):
         return height, width, -(-blocks // groups)
 
     def emit_sums(self, emitter: Emitter, blocks: range, area: Area) -> int:
-        """Store the weights of `blocks` and emit all passes; return the first accumulator row of
-        sums.
+        """Store the weights of `blocks`, and emit all passes for the area `area` of these blocks.
+
+        Returns the first accumulator row with the sums.
         """
         (firsts,) = self._store_weights(emitter, [blocks])
         return self._sum(emitter, firsts, blocks, area)
@@ -213,7 +217,12 @@ class ConvolutionStep(MapStep):
         accumulator: int,
         accumulate: bool,
     ) -> None:
-        """Emit one pass of the kernel for some blocks of the result."""
+        """Emit one pass of the kernel for the area `area` of some blocks of the result.
+
+        `first` is the number in weight memory of the pass's first tile. With `early`, the first
+        block of the result takes two Convolves: one for the early blocks of the source, one for the
+        others.
+        """
         source, early = self.source, self.early
         if not early or blocks.start or area.row or area.column:
             self._convolve_part(emitter, one, first, blocks, area, accumulator, accumulate)
@@ -252,8 +261,8 @@ class ConvolutionStep(MapStep):
             source = replace(source, height=source.height - top)
             line, top = line + top * pitch, 0
         if left > MAX_LEFT and not source.packed:
-            # No tap is to the left of column `left`, so the map can begin there. The distance of
-            # its rows stays.
+            # No tap is to the left of column `left`, so the map can begin there. Its rows stay
+            # `pitch` lines apart.
             source = replace(source, width=source.width - left)
             line, left = line + left, 0
         emitter.window(
@@ -307,7 +316,7 @@ class SumsStep(Step):
     blocks: range
     area: Area
     held: int
-    """Number of steps with sums of this size for which the accumulators need room at one time."""
+    """Number of such steps, this one included, with sums in the accumulators at one time."""
 
     @property
     def reads(self) -> tuple[Lines, ...]:
@@ -327,7 +336,7 @@ class SumsStep(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ResultsStep(Step):
-    """A step that makes the results of a convolution from the sums of an earlier SumsStep."""
+    """A step that turns the sums of an earlier SumsStep into the results of a convolution."""
 
     sums: SumsStep
 
@@ -394,9 +403,9 @@ def product_step(
 ) -> ConvolutionStep:
     """Return the step for a matrix product, as a convolution.
 
-    A window covers the pixels that make one row of the matrix. The source is a map of `samples`
-    samples, in the order of BatchRows. Raises CompileError if a row of the matrix does not consist
-    of whole pixels, or has pixels that are not neighbours in a batch.
+    Each window of the convolution covers the pixels that make one row of the matrix. The source is
+    a map of `samples` samples, in the order of BatchRows. Raises CompileError if a row of the
+    matrix does not consist of whole pixels, or has pixels that are not neighbours in a batch.
     """
     layer = node.layer
     if node.wide and not config.wide:
@@ -447,7 +456,10 @@ def product_step(
 
 
 def may_pack(config: Config, channels: int, window: Window) -> bool:
-    """Return whether Convolve can take a source of packed channels, and then needs fewer tiles."""
+    """Return whether Convolve can take a source of packed channels, and needs fewer tiles so.
+
+    `channels` is the number of channels of the source, and `window` the windows of the convolution.
+    """
     taps = config.rows // channels
     left = window.first[1]
     return (
@@ -455,7 +467,8 @@ def may_pack(config: Config, channels: int, window: Window) -> bool:
         and window.kernel[1] > 1
         and window.dilation[1] == 1
         and window.stride[1] <= taps
-        # The window of the last pass begins further right, by less than the kernel's width.
+        # Convolve limits how far left or right of the map's edge a pass may begin. The last pass
+        # begins furthest right, by less than the kernel's width.
         and -config.rows <= left * channels
         and (left + window.kernel[1] - 1) * channels < config.rows
     )

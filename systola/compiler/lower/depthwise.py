@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Depthwise convolutions, by the lanes of the activation unit and by the array, side by side.
 
-The array takes a depthwise convolution as a full convolution with a diagonal of weights. Of a 16 x
-16 array then only a sixteenth works, which is as much as the lanes do in the same time.
+The array takes a depthwise convolution as a full convolution with a diagonal of weights. In a 16 x
+16 array then only a sixteenth of the multipliers work. They do as much as the lanes in the same
+time.
 """
 
 from __future__ import annotations
@@ -95,10 +96,9 @@ def depthwise_steps(
     taps: dict[bytes, Lines],
     hidden: int,
 ) -> list[Step]:
-    """Return the steps for `node`, in the order of emission, if earlier steps make its whole
-    source.
+    """Return the steps for `node`, in their order in the program.
 
-    For `taps` and `hidden` see depthwise_blocks.
+    Earlier steps must make its whole source. For `taps` and `hidden` see depthwise_blocks.
     """
     blocks = depthwise_blocks(config, node, source, target, taps, hidden, array_first=True)
     if all(block.array is None for block in blocks):
@@ -109,19 +109,19 @@ def depthwise_steps(
 def block_by_block(
     config: Config, blocks: Sequence[BlockSteps], before: Sequence[Step]
 ) -> list[Step]:
-    """Return the steps `before` and of all blocks in an order in which no unit waits for long.
+    """Return all steps of `before` and `blocks` in an order in which no unit waits for long.
 
-    `before` has a step for each block, with which the array makes the source of the block. In this
-    order the array works on its rows of a block one block later than the lanes. The results of
-    these rows are made after the lanes' work on the next block.
+    Item n of `before` is the step with which the array makes block n of the source. The array makes
+    the sums of its rows of a block while the lanes work on the next block. These sums become
+    results after the lanes' work on that next block.
     """
     steps: list[Step] = []
     waiting: Sequence[Step] = ()
     made = 0
     for number, block in enumerate(blocks):
         array = block.array.in_two(config, 1) if block.array else ()
-        # If the lanes have no work on the next block, the array makes this block's source before
-        # the lanes begin.
+        # If the lanes have no work on the next block, the array makes that block's source
+        # early: before the lanes begin with this block.
         alone = number + 1 < len(blocks) and not blocks[number + 1].lanes
         steps += before[made : number + 1 + alone]
         made = number + 1 + alone
@@ -131,10 +131,11 @@ def block_by_block(
 
 
 def side_by_side(config: Config, blocks: Sequence[BlockSteps]) -> list[Step]:
-    """Return the steps of all blocks, in order, if earlier steps make the whole source.
+    """Return the steps of all `blocks`, in their order in the program.
 
-    The array makes the sums of some blocks in advance. The activation unit turns sums into results
-    as soon as they are ready, between the steps of its lanes.
+    Earlier steps must make the whole source. The array makes the sums of some blocks in advance.
+    The activation unit turns sums into results as soon as they are ready, between the steps of its
+    lanes.
     """
     arrays = [block.array for block in blocks if block.array]
     steps: list[Step] = []
@@ -184,11 +185,11 @@ def depthwise_blocks(
 ) -> list[BlockSteps]:
     """Return the steps for each block of `node`: some rows in the lanes, the others on the array.
 
-    `taps` has the buffer lines of weights that other steps have already; the key is the bytes of
-    the weights. `hidden` is the number of cycles that the array is busy with other work during
-    these steps. With `array_first` the array takes the upper rows, and the lanes the lower rows.
-    Choose this order if the array is no longer busy with the source. The array then has its rows
-    before the lanes have read the source.
+    The key of `taps` is the bytes of weights, and the value the buffer lines with these weights.
+    Weights without lines get new lines there. `hidden` is the number of cycles that the array is
+    busy with other work during these steps. With `array_first` the array takes the upper rows, and
+    the lanes the lower rows. Choose this order if the array has finished its work on the source.
+    The array then has its rows before the lanes have read the source.
     """
     blocks = _blocks(source.channels)
     shares = _rows_in_lanes(config, node, target, len(blocks), hidden)
@@ -238,9 +239,9 @@ def array_band(
 
 
 def rows_of_one(config: Config, node: DepthwiseConvolution, target: FeatureMap, hidden: int) -> int:
-    """Return how many rows of a `target` with one block the lanes make; the array makes the rest.
+    """Return how many rows of `target`, which has one block, the lanes make.
 
-    For `hidden` see depthwise_blocks.
+    The array makes the other rows. For `hidden` see depthwise_blocks.
     """
     (rows,) = _rows_in_lanes(config, node, target, 1, hidden)
     return rows
@@ -258,7 +259,9 @@ def _rows_in_lanes(
 
 
 FEW = 4
-"""Least number of blocks for which the array may make some blocks as a whole, without the lanes."""
+"""Least number of blocks of a result from which on the array may make some blocks whole, without
+the lanes.
+"""
 HELD = 3
 """Largest number of blocks with sums that wait in the accumulators to become results.
 
@@ -270,8 +273,8 @@ SOON = 200
 the lanes first do steps of their own.
 """
 STARTED, READ_OUT = 15, 13
-"""Cycles besides the vectors: STARTED of an instruction in the lanes, READ_OUT of an instruction
-that reads sums.
+"""Cycles that an instruction takes besides its vectors: STARTED if it works in the lanes, READ_OUT
+if it reads sums.
 """
 
 
@@ -281,20 +284,18 @@ def rows_in_lanes(
 ) -> list[int]:
     """Return for each block the number of rows of its result that the lanes calculate.
 
-    The other rows are for the array, such that both units need the same time for all blocks. Each
-    unit needs a cycle for each tap of a vector, and the array at least `tile` cycles for each tap.
-    The activation unit, to which the lanes belong, needs another cycle for each vector from the
-    array. The array is busy with other work for `hidden` cycles. `met` is True if the array reads
-    from half of the banks: the lanes then wait for the array in a quarter of the cycles. Either all
-    numbers of rows are equal or differ by one, or each block is wholly in the lanes or on the
-    array.
+    The array calculates the other rows, such that both units need about the same time for all
+    blocks. `size` is the height and width of the result. Each unit needs a cycle for each of the
+    `taps` of a vector, and the array at least `tile` cycles for each tap. The activation unit, to
+    which the lanes belong, needs another cycle for each vector from the array. The array is busy
+    with other work for `hidden` cycles. `met` is True if the array reads from half of the banks:
+    the lanes then wait for the array in a quarter of the cycles. Either the numbers of rows of all
+    blocks differ by one at most, or each block is made whole by one of the two units.
     """
     height, width = size
 
     def cycles(rows: Sequence[int]) -> int:
-        """Return the cycles that the busier unit needs, if the lanes make so many `rows` of each
-        block.
-        """
+        """Return the cycles of the busier unit if the lanes make `rows[n]` rows of block n."""
         array, lanes = hidden, 0
         for upper in rows:
             lower = (height - upper) * width
@@ -316,7 +317,8 @@ def rows_in_lanes(
             ]
     whole = vectors * blocks // (height * width)
     for count in (whole, whole + 1):
-        # With few blocks, the lanes would have no work while the array does its last block.
+        # The array makes whole blocks only if there are enough blocks. With few blocks, the lanes
+        # would have no work while the array does its last block.
         if 0 < count <= blocks - 2 and blocks >= FEW:
             choices.append(_spread(blocks, count, 0, height))
     return min(choices, key=cycles)
@@ -327,7 +329,7 @@ def _spread(blocks: int, count: int, few: int, many: int) -> list[int]:
 
     The last two blocks always get `many`, so that the lanes have work at the end. The array works
     on its rows of a block while the lanes work on the next block. The results of the array's rows
-    come even later.
+    are made after this work of the lanes.
     """
     chosen = {(number + 1) * (blocks - 2) // count - 1 for number in range(count)}
     return [few if number in chosen else many for number in range(blocks)]
@@ -342,7 +344,7 @@ def _blocks(channels: Channels) -> list[range]:
 
 @lru_cache(maxsize=4096)
 def _part(node: DepthwiseConvolution, channels: range) -> DepthwiseConvolution:
-    """Return the depthwise convolution `node` for some of its channels only."""
+    """Return the depthwise convolution `node` for the channels `channels` only."""
     some = slice(channels.start, channels.stop)
     output = node.output
 
@@ -397,7 +399,7 @@ def _lanes_step(
 
 @lru_cache(maxsize=4096)
 def _tap_lines(node: DepthwiseConvolution, channels: Channels) -> tuple[bytes, NDArray[np.int8]]:
-    """Return the weights as buffer lines, once as bytes and once as an array.
+    """Return the weights of `node` as buffer lines, twice: as bytes, for a key, and as an array.
 
     There is a line for each tap of each block of channels.
     """

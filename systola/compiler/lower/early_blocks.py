@@ -2,10 +2,11 @@
 """Convolutions that begin with the blocks of their source that are written first.
 
 A Convolve follows the youngest instruction of the activation unit that writes its source, line by
-line. The Convolve follows older instructions in the same way, if each begins where its predecessor
-has ended. All instructions before such a run must be complete before the Convolve begins, even if
-their lines are needed last. So if the last blocks of the source come out of order, the first tiles
-along K get a Convolve of their own.
+line. The Convolve follows older instructions in the same way, if each begins in the line in which
+its predecessor has ended. All instructions before such a run must be complete before the Convolve
+begins, even if it needs their lines last. So if the last blocks of the source are written out of
+order, the blocks before them get a Convolve of their own. This Convolve need not wait for the last
+blocks.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ class _Piece:
 
 
 def begin_early(steps: Sequence[Step], depth: int) -> Step:
-    """Return the last of the `steps`, and let it begin earlier if it is a convolution that can.
+    """Return the last of the `steps`, with an early Convolve if the step is a convolution that
+    gains by it.
 
-    `depth` is the largest number of instructions that wait for the activation unit.
+    `depth` is the largest number of instructions in the queue of the activation unit.
     """
     step = steps[-1]
     if not isinstance(step, ConvolutionStep) or step.source.packed or len(step.passes) != 1:
@@ -47,11 +49,11 @@ def begin_early(steps: Sequence[Step], depth: int) -> Step:
 
 
 def _early(pieces: Sequence[_Piece], blocks: int) -> int:
-    """Return the number of first blocks of the source that an early Convolve can take.
+    """Return how many blocks of the source, from the first on, an early Convolve can take.
 
-    A Convolve of all blocks waits for late instructions, which do not write these first blocks.
-    `pieces` has the lines that each step wrote, the youngest step first. The result is 0 if an
-    early Convolve would not help.
+    `pieces` has the lines that each step wrote, the youngest step first. `blocks` is the number of
+    blocks of the source. A Convolve of all blocks would wait for steps that write later blocks out
+    of order; an early Convolve need not wait. The result is 0 if an early Convolve would not help.
     """
     if not pieces:
         return 0

@@ -55,7 +55,7 @@ _WINDOW_WORDS: Mapping[str, str] = {
     "out_height": "rows of its result",
     "out_width": "columns of its result",
 }
-"""Names of the operands of Set_Config_Window in error messages, in terms of the network."""
+"""Words for error messages, in terms of the network. The key is an operand of Set_Config_Window."""
 
 
 def table_count(content: bytes) -> int:
@@ -75,11 +75,11 @@ def _check_window(operands: Mapping[str, int]) -> None:
 class Emitter:
     """A builder of a program, which begins empty.
 
-    Instructions go to the body of the program. Parameter entries and tables are loaded once if all
-    `entries` and `tables` of the program fit. Their load comes before their first use, or before
-    the body if this use is in a loop. If they do not fit, they are loaded before each use.
-    Constants can be loaded once in the same way. Read_Weights are added when the program is
-    finished.
+    Instructions go to the body of the program. Parameter entries are loaded once if the machine has
+    room for all `entries` of the program, and tables if it has room for all `tables`. This load
+    comes before the first use, or before the body if this use is in a loop. Without such room,
+    entries or tables are loaded before each use. Constants can be loaded once in the same way.
+    Read_Weights are added when the program is finished.
     """
 
     def __init__(
@@ -118,14 +118,17 @@ class Emitter:
         self._table_ring = Ring(0, config.tables)
         self._entry_places: dict[bytes, int] = {}
         self._recent_entries: dict[tuple[int, int], int] = {}
-        """Places in the machine of parameter entries that are loaded before each use.
+        """Numbers in the machine of the first of some parameter entries that are loaded before each
+        use.
 
         Only entries that are not overwritten yet are included. The key is the entries' offset in
         the host window, in bytes, and the number of entries.
         """
         self._table_places: dict[bytes, int] = {}
         self._sums: dict[Hashable, range] = {}
-        """Accumulator rows of sums that wait to become results, by the step that made them."""
+        """Accumulator rows of sums that wait to become results. The key is the step that made the
+        sums.
+        """
         self._constants: set[Lines] = set()
         """Constant lines that have been loaded."""
         self._window: dict[str, int] | None = None
@@ -299,10 +302,11 @@ class Emitter:
         return first
 
     def make_room(self, rows: int) -> None:
-        """Begin the ring of accumulator rows again if fewer than `rows` rows are left in it.
+        """Return to the start of the ring of accumulator rows if fewer than `rows` rows are left in
+        it.
 
-        Sums that are held later then lie together, and leave room for other sums. The ring does not
-        begin again if sums are held already.
+        Sums that are held later then lie together, and leave room for other sums. If sums are held
+        already, the ring goes on as it is.
         """
         if not self._sums:
             self._accumulators.skip_to(rows)

@@ -40,7 +40,7 @@ def channel_entries(config: Config, output: Requantisation, channels: Channels) 
     operation, and each attempt to fit a network, asks for the same entries.
     """
     slots, block = channels.slots, channels.block
-    # A block of channels may be shorter than the columns of the array.
+    # A block of channels may have fewer channels than the array has columns.
     places = slots // block * config.cols + slots % block
     values = np.zeros((4, channels.blocks * config.cols), np.int64)
     left, right = np.maximum(output.shift, 0), np.maximum(-output.shift, 0)
@@ -83,7 +83,10 @@ def _pack(
     left: NDArray[np.int64],
     right: NDArray[np.int64],
 ) -> Entries:
-    """Return the entries made of arrays that have `config.cols` values for each entry."""
+    """Return the entries made of arrays that have `config.cols` values for each entry.
+
+    `left` and `right` are shifts in bits.
+    """
     count = len(bias) // config.cols
     planes = np.zeros((len(bias), PARAMETER_PLANES), np.uint8)
     planes[:, 0:4] = bias.astype("<i4").view(np.uint8).reshape(-1, 4)

@@ -105,8 +105,8 @@ def runs(*maps: FeatureMap) -> list[tuple[tuple[int, ...], int, int]]:
     """Return runs of consecutive lines that cover several maps of equal pixels and channels.
 
     A run has three items: the offset of its first line in each map, its number of blocks, and its
-    number of lines. In maps with gaps between blocks, each block is a run. Raises CompileError if
-    the maps differ.
+    number of lines. If a map has gaps between blocks, each block is a run; else one run has all
+    blocks. Raises CompileError if the maps differ.
     """
     first = maps[0]
     blocks = first.channels.blocks

@@ -157,7 +157,8 @@ class StoreStep(Step):
 
 
 def _block_groups(blocks: int, together: bool) -> list[tuple[int, int]]:
-    """Return the first block and the number of blocks for each instruction that moves a map.
+    """Return a pair for each instruction that moves a map: its first block and its number of
+    blocks.
 
     With `together` one instruction moves all blocks, else each block has its own instruction.
     """
@@ -167,7 +168,7 @@ def _block_groups(blocks: int, together: bool) -> list[tuple[int, int]]:
 def input_view(config: Config, source: FeatureMap, offset: int, times: int) -> HostView:
     """Return the place in host memory of an input that is read into the map `source`.
 
-    The place has room for `times` such maps.
+    The place begins at byte `offset` of the host window, and has room for `times` such maps.
     """
     if source.packed:
         rows, columns = source.height, source.width * source.channels.count
@@ -186,7 +187,7 @@ def input_view(config: Config, source: FeatureMap, offset: int, times: int) -> H
 def output_view(config: Config, source: FeatureMap, offset: int, times: int) -> HostView:
     """Return the place in host memory of an output with the layout of the map `source`.
 
-    The place has room for `times` such maps.
+    The place begins at byte `offset` of the host window, and has room for `times` such maps.
     """
     matrix = HostMatrix(
         offset=offset,
@@ -199,7 +200,9 @@ def output_view(config: Config, source: FeatureMap, offset: int, times: int) -> 
 
 
 def spill_view(config: Config, source: FeatureMap, offset: int) -> HostView:
-    """Return the place in host memory of a value that is spilled from the map `source`."""
+    """Return the place, from byte `offset` of the host window on, of a value that is spilled from
+    the map `source`.
+    """
     pitch = max(config.input_pitch, config.output_pitch)
     matrix = HostMatrix(
         offset=offset,

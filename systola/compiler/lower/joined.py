@@ -12,7 +12,7 @@ from systola.compiler.operations import Concatenation, Node, Value
 
 
 def joining(nodes: Sequence[Node], values: Collection[Value]) -> dict[Value, Concatenation]:
-    """Return for each of `values` the concatenation that joins it to others, if there is one.
+    """Return the concatenations that join some of `values` to others. The key is the joined value.
 
     Concatenations along the channels are left out, as their inputs are copied. By the timing model,
     the original's CNN1 would gain 2.3 % without these copies; the RTL has not been measured.

@@ -59,7 +59,9 @@ class Ring:
 
 
 def rings(operations: Operations) -> dict[Value, Ring]:
-    """Return the variables that are rings. The key is a variable's value before a sample."""
+    """Return the variables that are rings, each as a Ring. The key is the value that the variable
+    has before a sample.
+    """
     made = {node.result: node for node in operations.nodes}
     found: dict[Value, Ring] = {}
     for kept in operations.kept:
@@ -167,11 +169,11 @@ def ring_map(ring: Ring, place: FeatureMap) -> FeatureMap:
 
 
 def turns_of(operations: Operations) -> Mapping[int, Sequence[Kept]]:
-    """Return the variables that get their next value after each operation.
+    """Return lists of the variables that get their next value at the same time.
 
-    The key is the number of the operation, counted from 0. The number of all operations as key
-    stands for the end of the program. A variable that keeps its value is left out. Raises
-    CompileError for variables that exchange their values.
+    The key is the number, counted from 0, of the operation after which they get it. The number of
+    all operations as key stands for the end of the program. A variable that keeps its value is left
+    out. Raises CompileError for variables that exchange their values.
     """
     nodes, count = operations.nodes, len(operations.nodes)
     made = {node.result: number for number, node in enumerate(nodes)}
@@ -185,7 +187,7 @@ def turns_of(operations: Operations) -> Mapping[int, Sequence[Kept]]:
     at: dict[Kept, int] = {}
     while waiting:
         # A variable may be overwritten only after each other variable that takes its old value has
-        # it.
+        # taken it.
         free = [
             each
             for each in waiting

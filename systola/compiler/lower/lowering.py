@@ -75,7 +75,9 @@ from systola.compiler.operations import (
 )
 
 INPUTS_AHEAD = 2
-"""Number of operations, from the present one on, with inputs that are already in the buffer."""
+"""Number of operations, the present one included, with inputs that are already loaded from host
+memory.
+"""
 
 
 class Lowering:
@@ -98,8 +100,8 @@ class Lowering:
     ) -> None:
         """Turn `operations` into steps.
 
-        With `attempts`, the constructor makes only steps that no earlier attempt has made. The
-        offsets of places in host memory are then not final.
+        `attempts` has the steps of earlier attempts, which the constructor uses again where it can.
+        The offsets of places in host memory are then not final.
         """
         self._attempts = attempts or Attempts()
         self._config = config
@@ -119,12 +121,12 @@ class Lowering:
         self._layouts = channel_layouts(operations, min(config.rows, config.cols))
         self._homes: dict[Value, Home] = {}
         self._joined: dict[Value, Concatenation] = {}
-        """Concatenation that is the only user of a value, for each value that has such a user.
+        """Concatenations that are the only users of a value. The key is this value.
 
         The value may be made directly at its place in the concatenation's result.
         """
         self._wholes: dict[Value, Home] = {}
-        """Places of the results of the concatenations in `_joined`.
+        """Places of the results of the concatenations in `_joined`. The key is the result.
 
         A place is chosen when the first part of the result is made.
         """
@@ -146,8 +148,10 @@ class Lowering:
         """Number of bytes that each spilled value takes in host memory."""
         self._gathered: dict[Value, FeatureMap] = {}
         self._rows_of: dict[Value, tuple[Value, ...]] = {}
-        """Values that together are the rows of a concatenation's result. The key is a result that
-        is made without a copy.
+        """Values that together are the rows of a concatenation's result, in order. The key is the
+        result.
+
+        Only results that are made without a copy are included.
         """
         self.rings = rings(operations)
         """Rings, which module keeping describes, among the variables. The key is a variable's value
@@ -163,7 +167,10 @@ class Lowering:
         if alone := [node for node in operations.nodes if node not in batch.nodes]:
             self.parts.append(self._part(operations, alone, batch))
         self.batch_begins = len(self.steps)
-        """Position in `steps`, from 0, of the first step that works on a whole batch."""
+        """Position in `steps`, from 0, of the first step that works on a whole batch.
+
+        Without a batch, the position is the number of all steps.
+        """
         if batch.nodes:
             self._at_once = batch.size
             self._rows = BatchRows(batch.size, together=windows)
@@ -247,8 +254,9 @@ class Lowering:
             self._elementwise(copy, [self._homes[each.after]], self.kept[each.before])
 
     def _finish(self, waiting: Waiting) -> None:
-        """Append the remaining steps of a pooling that was held back to fill gaps between
-        convolutions.
+        """Append the remaining steps of the pooling in `waiting`, if there is one.
+
+        The pooling was held back to fill gaps between convolutions.
         """
         for node, steps in waiting.rest():
             self.steps += steps
@@ -267,7 +275,7 @@ class Lowering:
         """Return the place of `value` in a concatenation's result.
 
         Returns None if `value` cannot be made directly at this place. The concatenation must be the
-        only user of `value`, and the place must suit a map like `like`.
+        only user of `value`, and the place must suit a map with the layout of `like`.
         """
         node = self._joined.get(value)
         if node is None or node.result in self._spill.values:
@@ -325,14 +333,15 @@ class Lowering:
         if isinstance(home, FeatureMap):
             self.steps.append(StoreStep(operator=name, source=home, target=view))
         else:
-            # The output is a part of another value that is in host memory.
+            # The output is a part of another value that is in host memory. So this part is read
+            # into the buffer, and written to a place of its own.
             node = Unary(operator=name, result=value, source=value)
             self._elementwise(node, [home], view)
         return view
 
     @property
     def _times(self) -> int:
-        """Number of times that the present part of the program runs."""
+        """Number of times that the present part of the program runs for all samples."""
         return tiles(self._samples, self._at_once)
 
     def _may_spill(self, value: Value, source: FeatureMap) -> None:
@@ -407,8 +416,9 @@ class Lowering:
                 target = new_map(node.result.name, homes[0].height, homes[0].width, channels)
             case Binary():
                 like = max(homes, key=lambda each: each.pixels, default=None)
-                # If a constant has more pixels than the value, its shape is the shape of the
-                # result.
+                # If an operand was reshaped, its map has other channels than the result's shape:
+                # the result then gets the rows of this map. Else the result's own shape holds, as a
+                # constant may have more pixels than the operand.
                 if like is not None and like.channels.count != node.result.channels:
                     height, width = like.height, like.width
                 target = new_map(node.result.name, height, width, channels)
@@ -500,10 +510,10 @@ class Lowering:
     def _ahead(self, node: Node) -> int:
         """Return the cycles that the array works for the next operation while `node` runs.
 
-        The next operation must be a convolution that takes the result of `node`. The array starts
-        this convolution with blocks of channels that are complete. If a third operation takes the
-        convolution's results block by block, the method returns 0, as the cycles count for the
-        third operation.
+        The next operation must be a convolution that takes the result of `node`, a depthwise
+        convolution. The array starts this convolution with blocks of channels that are complete.
+        Otherwise the method returns 0. It also returns 0 if a third operation takes the
+        convolution's results block by block, as the cycles count for the third operation.
         """
         if not isinstance(node, DepthwiseConvolution):
             return 0
@@ -532,7 +542,7 @@ class Lowering:
                 self._elementwise(copy, [home], part)
 
     def _windows(self, node: Windowed, source: Home, target: Home) -> None:
-        """Make the steps for an operation on windows, in bands of rows of the result."""
+        """Append the steps for an operation on windows, in bands of rows of the result."""
 
         def piece(band: Band) -> tuple[list[Step], list[Step]]:
             loads: list[Step] = []
@@ -549,9 +559,9 @@ class Lowering:
         self._in_bands(node, target.height, piece)
 
     def _elementwise(self, node: Elementwise, homes: list[Home], target: Home) -> None:
-        """Make the steps for an element-wise operation, in bands of pixels.
+        """Append the steps for an element-wise operation, in bands of pixels.
 
-        For int16, pairs of pixels with low and high bytes count as one pixel.
+        For int16, two lines with the low and high bytes count as one pixel.
         """
         lines = 2 if is_wide(node) else 1
         pixels = target.pixels // lines
@@ -574,7 +584,10 @@ class Lowering:
         self._in_bands(node, pixels, piece)
 
     def _whole(self, node: Node, homes: list[Home], target: Home) -> None:
-        """Make the steps for an operation that cannot be cut into bands."""
+        """Append the steps for an operation that cannot be cut into bands.
+
+        Sources in host memory are loaded whole, and the result is stored whole.
+        """
         loads: list[Step] = []
         maps = [
             self._loaded(node, home, loads) if isinstance(home, HostView) else home

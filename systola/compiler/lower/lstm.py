@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An LSTM that is lowered gate by gate, as a loop over the steps in time.
 
-The hidden states after all steps lie in one map. The pixels directly before this map have the
-states at the start. An index register addresses the input x and the hidden state h of a step.
+The hidden states after each step in time lie in one map. The pixels directly before this map have
+the states at the start. An index register addresses the input x and the hidden state h of a step in
+time.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Places:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LstmStep(Step):
-    """A step of the program for an LSTM: all steps in time of some sequences at once."""
+    """A step of the program for an LSTM: all steps in time of some sequences, side by side."""
 
     source: FeatureMap
     """Map of the input x; the pixels for a step in time lie together, one for each sequence."""
@@ -92,7 +93,7 @@ class LstmStep(Step):
     sequences: int
     start: Lines
     """Constant lines for the start: a line of hidden state for each sequence, then two lines of
-    cells for each.
+    cells for each sequence.
 
     All blocks start with the same lines. The lines of cells also start a hidden state of int16.
     """
@@ -112,7 +113,7 @@ class LstmStep(Step):
     limit: int
     has_tanh: bool
     biases: Lines | None
-    """Biases for an LSTM with a hidden state of int16, gate by gate.
+    """Biases for an LSTM with a hidden state of int16, gate by gate; None for other LSTMs.
 
     There are two lines, low and high bytes, for each block of each sequence.
     """
@@ -473,8 +474,9 @@ def lstm_step(
         ),
         scratch=Lines(f"gates of {node.operator}", (5 if node.biases is None else 6) * 2 * rows),
         copy_entry=common_entry(config, identity()),
-        # The products f * c and i * g are divided to the fractional bits of cells. Gates have 15
-        # such bits, cells 15 less their integer bits. With SINGLE rounding, halves go upwards.
+        # The products f * c and i * g are divided so that they have the fractional bits of cells.
+        # Gates have 15 such bits, cells 15 less their integer bits. With SINGLE rounding, halves go
+        # upwards.
         forget_entry=division_entry(config, 15),
         update_entry=division_entry(config, 15 + node.cell_bits),
         hidden_output=node.hidden,
