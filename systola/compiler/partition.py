@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cut of a network into programs for the machine and functions of the host between them.
 
-The machine takes as many operations as possible at one time. An operation waits for the host only
-if one of its sources comes from the host. A change of shape costs nothing on either side, so it
-stays on the side of its source. A change of shape leaves the machine if only the host uses the
-result.
+An item is an operation of the machine or a function of the host (host stage). Host and machine take
+turns, and each item is executed in the earliest turn of its side in which its sources are ready. A
+stage is one host stage, or all operations of one turn of the machine, which form a program. A
+change of shape costs nothing on either side, so it stays on the side of its source. The host does a
+change of shape after the machine's turn if no operation of that turn uses the result.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ Stage = HostStage | Operations
 
 
 def needs_host(items: Iterable[Item]) -> bool:
-    """Return whether any of the `items` is work of the host."""
+    """Return whether the host executes any of the `items`."""
     return any(isinstance(item, HostStage) for item in items)
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A model of any format, as its front end has translated it."""
+    """A model from a file of any format, translated to operations and host stages."""
 
     inputs: tuple[Value, ...]
     """Inputs of the model, then the values of its variables before a sample."""
@@ -39,18 +40,19 @@ class Translation:
     items: tuple[Item, ...]
     """Operations and host stages in an order of execution; all are needed for the outputs."""
     repeat: int
-    """Batch size in the model's own shapes: the number of samples that one sample of the model
-    holds.
+    """Batch size in the shapes of the model file. One sample of the user has this many samples of
+    the network.
     """
     inexact_channels: int
-    """Number of channels for which no multiplier of 31 bits gives all of the interpreter's results.
+    """Number of output channels, in all layers, with results that may differ from the
+    interpreter's, because no multiplier of 31 bits gives them all.
     """
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Reasons why operators stay on the host, by texts such as "operator 3 (SOFTMAX)". An operator
-    without a known reason is missing.
+    """Texts that explain why an operator stays on the host. A key names the operator, such as
+    "operator 3 (SOFTMAX)". Operators without a known reason have no key.
     """
     first_values: tuple[NDArray[Any], ...] = ()
-    """First values of the variables, which keep a value from one sample to the next."""
+    """Values of the model's variables before the first sample, one array for each variable."""
 
     @property
     def variables(self) -> int:
@@ -73,10 +75,9 @@ def partition(translation: Translation) -> tuple[Stage, ...]:
 
 
 def _levels(translation: Translation) -> list[tuple[Item, int]]:
-    """Return each operation or host stage with the number of the turn in which it is executed.
+    """Return each operation or host stage with the number of its turn, counted from 0.
 
-    Host and machine take turns: even numbers are turns of the host, odd numbers turns of the
-    machine.
+    Turns with even numbers belong to the host, turns with odd numbers to the machine.
     """
     levels = dict.fromkeys(translation.inputs, 0)
     uses = Counter(source for item in translation.items for source in item.sources)
@@ -84,8 +85,9 @@ def _levels(translation: Translation) -> list[tuple[Item, int]]:
     for item in translation.items:
         level = max((levels[source] for source in item.sources), default=0)
         if isinstance(item, Reshape):
-            # The host reshapes an input if the elements go to other lines, or if the machine uses
-            # no other shape of the input. Otherwise the input would be in the machine twice.
+            # The host reshapes its value if the elements change their lines, or if the machine
+            # uses only the new shape. If the machine uses the old shape, too, it reshapes the
+            # value, so that it reads the value only once.
             alike = item.source.channels == item.result.channels and item.result.dtype == "int8"
             wanted = level % 2 == 1 or (alike and uses[item.source] > 1)
         else:
@@ -99,8 +101,10 @@ def _levels(translation: Translation) -> list[tuple[Item, int]]:
 def _views_off_the_machine(
     translation: Translation, items: list[tuple[Item, int]]
 ) -> list[tuple[Item, int]]:
-    """Return the items, in which a change of shape becomes a stage of the host if only the host
-    uses its result.
+    """Return the items with their turns, after some changes of shape became stages of the host.
+
+    A change of shape in a turn of the host becomes a stage of the host. In a turn of the machine,
+    it moves to the host's next turn if no item of the same turn uses the result.
     """
     first_use: dict[Value, int] = {}
     result: list[tuple[Item, int]] = []

@@ -4,7 +4,7 @@
 The place of an element is its index along the axis. The first pool finds the largest code. Each
 element equal to the largest code then becomes its distance from the end, 1 for the last element,
 and all other elements become 0. The second pool finds the largest distance, which is the distance
-of the first such element.
+of the first such element. The host turns this distance into an index.
 """
 
 from __future__ import annotations
@@ -31,35 +31,37 @@ from systola.compiler.partition import Item, needs_host
 from systola.compiler.quantise import INT8, table_bytes
 
 MOST_PLACES = 255
-"""Largest number of elements along the axis.
+"""Largest number of elements along the axis of the search.
 
-Each element has its distance from the end, the last one has 1. All distances must fit into 8 bits.
+Each element has its distance from the end of the axis, and the last element has distance 1. All
+distances must fit into 8 bits.
 """
 _FACTOR = 1 << 29
-"""Multiplier of both operands of a subtraction.
+"""Multiplier of both codes in the subtraction of the largest code from an element.
 
-Vector makes x 2^20 2^29 / 2^31 = x 2^18 of a code x. The requantisation divides the difference by
-2^18 again.
+The instruction Vector turns a code x into x * 2^20 * 2^29 / 2^31 = x * 2^18. The requantisation
+of the difference divides by 2^18, so the result is the exact difference.
 """
 
 
 @dataclass(frozen=True)
 class Columns:
-    """A way to see a tensor as a map in which the elements along one axis form columns.
+    """A way to turn a tensor into the map that first_places takes.
 
-    first_places takes such a map.
+    The map has the shape 1 x columns x places x channels. For each column and channel, the places
+    are the elements along the searched axis of the tensor.
     """
 
     order: tuple[int, ...]
-    """Axes of the tensor in the order in which the map has them."""
+    """Numbers of the tensor's axes, counted from 0, in the order that the transposed tensor has."""
     shape: tuple[int, int, int, int]
-    """Shape of the map: 1 x columns x places x channels."""
+    """Shape of the map after the transposition: 1 x columns x places x channels."""
 
 
 def columns_along(shape: Sequence[int], axis: int) -> Columns:
-    """Return the map of a tensor of `shape` in which the elements along `axis` form columns."""
+    """Return how a tensor of `shape` becomes a map for a search along `axis`."""
     rest = [number for number in range(len(shape)) if number != axis]
-    # The last axis other than `axis` becomes the channels.
+    # The last of the axes that are not searched becomes the channels.
     channels = shape[rest[-1]] if rest else 1
     columns = math.prod(shape) // (shape[axis] * channels)
     return Columns((*rest[:-1], axis, *rest[-1:]), (1, columns, shape[axis], channels))
@@ -71,9 +73,9 @@ def first_places(
     """Return the operations that find the index of the largest code in each column of a map.
 
     `source` is a map of 1 x columns x places x channels, and `result` has columns x channels
-    indexes of type `dtype`. The first of several equal codes counts. With `smallest` the smallest
-    code is searched. Returns None for more than MOST_PLACES elements in a column, and if the
-    machine cannot copy the largest codes to all elements.
+    indexes of type `dtype`. Of several equal codes the first one is found. If `smallest` is true,
+    the smallest code is searched in place of the largest. Returns None for more than MOST_PLACES
+    elements in a column, and if the machine cannot copy the largest codes to all elements.
     """
     _, columns, places, channels = source.shape
     if places > MOST_PLACES:
@@ -81,7 +83,7 @@ def first_places(
     items: list[Item] = []
     taken = source
     if smallest:
-        # The smallest code has the largest complement, -1 - code.
+        # The complement of a code is -1 - code. The smallest code has the largest complement.
         taken = Value(f"{source.name} negated", source.shape)
         complement = table_bytes((-1 - INT8).astype(np.int8))
         items.append(Unary(operator=operator, result=taken, source=source, table=complement))
@@ -101,9 +103,9 @@ def first_places(
         Value(f"{name} for {operator}", source.shape) for name in ("differences", "marks", "places")
     )
     first = Value(f"first place for {operator}", best_shape)
-    # The difference to the largest code is 0 for the largest code, and below 0 for the others.
+    # An element minus the largest code is 0 for the largest codes, below 0 for smaller ones.
     mark = table_bytes((INT8 == 0).astype(np.int8))
-    # Distances from the end are codes with the zero point -128: the last element has 1.
+    # Distances from the end are 1 for the last element. The zero point of their codes is -128.
     from_end = (places - np.arange(places) - 128).astype(np.int8)
     spread = np.broadcast_to(from_end[:, np.newaxis], source.shape)
     items += [

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan by which a chain of layers is cut to fit the memories of a machine.
 
-Rows (samples) are cut into chunks that go through all layers one after another. In a layer, the
-tiles along N are cut into groups, with one MatrixMultiply and one Activate each. If the input of
-the first layer is too long for the buffer, each group reads the whole input again, in segments
-along K. The products of the segments are accumulated.
+A row is one sample. Rows are cut into chunks, and one chunk after the other goes through all
+layers. In a layer, the tiles along N are cut into groups, with one MatrixMultiply and one Activate
+for each group. If a chunk of the first layer's input is too large for the buffer, the input is cut
+along K into segments. Each group then reads all segments from host memory, with one MatrixMultiply
+for each segment, and their products are added up in the accumulators.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ def _largest(opcode: Opcode, name: str) -> int:
 
 MAX_ROWS = _largest(Opcode.MATRIX_MULTIPLY, "rows")
 MAX_TILES = _largest(Opcode.MATRIX_MULTIPLY, "k_tiles")
-"""Largest number of rows, and largest number of tiles along K or N, of one MatrixMultiply."""
+"""Limits of one MatrixMultiply: MAX_ROWS rows, and MAX_TILES tiles along K or along N."""
 
 WEIGHT_SHARE = Fraction(6, 10)
 HOST_SHARE = Fraction(8, 10)
-"""Shares of the time of the weight port and of the host port that a plan may use. Memory refresh
-and other users of the memory take the rest.
+"""Fractions of all cycles in which the weight port and the host port are assumed to move data. In
+the other cycles the memories refresh or serve other users.
 """
 STALLED_RATE = Fraction(9, 10)
-"""Assumed number of bus beats in a cycle that the host port delivers while it streams."""
+"""Assumed number of bus beats that the host port delivers per cycle during a long read."""
 ISSUE_CYCLES = 4
-"""Rough cost of an instruction in cycles, so that shorter programs are preferred."""
+"""Assumed cycles for each instruction, so that plans with fewer instructions are preferred."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class LayerShape:
 
 @dataclass(frozen=True)
 class Area:
-    """A part of the unified buffer, with its first line and its number of lines."""
+    """A range of lines in the unified buffer: the first line and the number of lines."""
 
     base: int
     lines: int
@@ -58,38 +59,39 @@ class Area:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A plan for a chain of layers: the cut of the work into parts, and the areas of the buffer
-    that rows and results take.
+    """A plan for a chain of layers: the sizes of chunks, groups and segments, and the buffer areas
+    for inputs and results.
     """
 
     chunks: tuple[int, ...]
-    """Number of rows of each chunk."""
+    """Number of rows in each chunk, in order of execution."""
     groups: tuple[int, ...]
-    """Number of tiles along N in one group, for each layer; the last group may be smaller."""
+    """Number of tiles along N in a group, for each layer; a layer's last group may have fewer."""
     segment: int
-    """Number of tiles along K of the first layer's input in one Read_Host_Memory; the last segment
-    may have fewer.
+    """Number of tiles along K in a segment of the first layer's input; the last segment may have
+    fewer. All tiles along K if the input is not cut.
     """
     input: Area
-    """Buffer lines for the rows from host memory, used as a ring."""
+    """Lines for the first layer's input. Reads fill the lines in order, then begin again."""
     hidden: tuple[Area, Area]
-    """Buffer lines for the results of all layers but the last: an area for the layers 0, 2, ... and
-    an area for the layers 1, 3, ...
+    """Lines for the results of all layers but the last: first the area for layers 0, 2, ..., then
+    the area for layers 1, 3, ...
     """
     output: Area
-    """Buffer lines for the results of the last layer, used as a ring."""
+    """Lines for the last layer's results. Groups fill the lines in order, then begin again."""
     cycles: Fraction
-    """Estimated duration of the work in cycles, by which plans are compared."""
+    """Estimated cycles for all rows and layers, by which plans are compared."""
 
 
 @lru_cache(maxsize=1024)
 def make_plan(config: Config, layers: tuple[LayerShape, ...], rows: int) -> Plan:
-    """Return the plan with the shortest estimated duration for `rows` rows through `layers`.
+    """Return the plan with the fewest estimated cycles for `rows` rows through all `layers`.
 
     Raises CompileError if not even a single row fits the machine.
     """
-    # The sizes are all distinct values of ceil(rows / n) for n chunks. They follow from the numbers
-    # up to the square root of `rows`, without a loop over all n.
+    # The chunk sizes to try are all distinct values of ceil(rows / n) for n chunks. A loop over all
+    # n would be slow. Each value is at most the square root of `rows`, or belongs to an n
+    # that is at most this square root.
     roots = range(1, isqrt(rows) + 1)
     sizes = {*roots, *(tiles(rows, count) for count in roots)}
     plans = (_plan(config, layers, rows, size) for size in sizes if size <= MAX_ROWS)
@@ -109,7 +111,7 @@ def tile_cycles(config: Config) -> Fraction:
 
 
 def _plan(config: Config, layers: Sequence[LayerShape], rows: int, size: int) -> Plan | None:
-    """Return the plan for chunks of at most `size` rows, or None if such chunks do not fit."""
+    """Return the plan for chunks of at most `size` rows, or None if they do not fit the machine."""
     chunks = _even(rows, size)
     groups = [_group(config, layers, shape, size) for shape in layers]
     if not all(groups):
@@ -128,8 +130,8 @@ def _plan(config: Config, layers: Sequence[LayerShape], rows: int, size: int) ->
     segment = first.k_tiles
     outputs = _output_lines(last, groups[-1], size, copies)
     if inputs + outputs > free or segment > MAX_TILES:
-        # A small group needs few output lines. If the whole input then stays in the buffer, small
-        # groups cost less than an input in segments.
+        # Smaller groups need fewer lines for results. If the whole input of a chunk then fits into
+        # the buffer, smaller groups cost fewer cycles than segments, which are read many times.
         group = (free - inputs) // (2 * size)
         if group >= min(4, groups[-1]) and segment <= MAX_TILES:
             groups[-1] = _balanced(last.n_tiles, min(group, groups[-1]))
@@ -152,10 +154,11 @@ def _plan(config: Config, layers: Sequence[LayerShape], rows: int, size: int) ->
 
 
 def _group(config: Config, layers: Sequence[LayerShape], shape: LayerShape, size: int) -> int:
-    """Return the largest number of tiles along N for a group of a layer with chunks of `size` rows.
+    """Return the number of tiles along N in a group of a layer, for chunks of `size` rows.
 
-    Accumulators and parameter entries limit the group; 0 means that no group fits. A group may take
-    all accumulator rows, since Activate frees them row by row for the next MatrixMultiply.
+    The number gives groups of equal size, as large as accumulators and parameter entries allow. The
+    number is 0 if not even one tile fits. A group may take all accumulator rows, since Activate
+    frees accumulator rows one by one for the next MatrixMultiply.
     """
     limit = min(MAX_TILES, config.accumulator_rows // size)
     if sum(layer.n_tiles for layer in layers) > config.parameter_entries:
@@ -168,14 +171,14 @@ def _output_lines(last: LayerShape, group: int, size: int, copies: int) -> int:
 
 
 def _even(total: int, size: int) -> tuple[int, ...]:
-    """Return `total` cut into the fewest parts of at most `size`, the larger parts first."""
+    """Return sizes that add up to `total`: as few as possible up to `size`, larger sizes first."""
     count = tiles(total, size)
     part, rest = divmod(total, count)
     return (part + 1,) * rest + (part,) * (count - rest)
 
 
 def _balanced(total: int, limit: int) -> int:
-    """Return the size of equal parts of `total`: as few parts as possible, each at most `limit`."""
+    """Return the part size that cuts `total` evenly into the fewest parts of at most `limit`."""
     return tiles(total, tiles(total, limit))
 
 
@@ -186,16 +189,16 @@ def _estimate(
     groups: Sequence[int],
     segment: int,
 ) -> Fraction:
-    """Return a rough number of cycles for the whole work.
+    """Return an estimate of the cycles for all chunks and layers.
 
-    The number is the time of the busiest unit, with additions for the first read of the input and
-    for instructions.
+    The estimate is the time of the busiest of four: array, weight port, host reads and host writes.
+    Cycles for the first read of the input and for instructions are added.
     """
     first, last = layers[0], layers[-1]
     rows = sum(chunks)
     tile_count = sum(shape.k_tiles * shape.n_tiles for shape in layers)
-    # A chunk with fewer vectors than the array has rows takes a cycle for each row, as the next
-    # tile must first be shifted in.
+    # The next tile is shifted in row by row meanwhile. So the array needs at least config.rows
+    # cycles for each tile, even if a chunk has fewer vectors.
     array = tile_count * sum(max(size, config.rows) for size in chunks)
     weights = len(chunks) * tile_count * tile_cycles(config)
     whole = segment == first.k_tiles
@@ -209,9 +212,9 @@ def _estimate(
     instructions = len(chunks) * (loads + steps + tiles(last.n_tiles, groups[-1]) + 1)
 
     busiest = max(array, weights / WEIGHT_SHARE, reads / HOST_SHARE, writes / HOST_SHARE)
-    # While the first input is read, the array waits if the host port takes more than a cycle for
-    # each line.
+    # The array begins before the first input has been read completely. It waits if the host port
+    # takes more than a cycle for each line.
     exposed = (config.input_pitch // bus / STALLED_RATE - 1) * chunks[0] * segment
-    # Reads take no extra cycles as long as the ports keep up. A small charge prefers plans with
-    # fewer reads.
+    # Reads that are faster than the busiest unit take no extra cycles. A small part of their cycles
+    # is added, so that plans with fewer reads are preferred if the speed is equal.
     return busiest + exposed + (weights + reads) / 50 + ISSUE_CYCLES * instructions

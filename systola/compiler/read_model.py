@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reader of model files of any format, which returns their content as a network."""
+"""Functions that read a model file of any format and return a network."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from systola.compiler.tflite.reader import IDENTIFIER, read_tflite
 from systola.runtime.program_file import is_trained
 
 ONNX_START = b"\x08"
-"""First byte of an ONNX model: the tag of its first field, the version of the format."""
+"""First byte of an ONNX file: the protobuf tag of the field for the format's version."""
 
 
 def read_model(content: bytes, semantics: Semantics | None = None) -> tuple[Network, Semantics]:
-    """Return the network in a file, and its semantics: the interpreter that the results equal.
+    """Return the network in a file, and its semantics: the interpreter that gives equal results.
 
-    If `semantics` is None, the first semantics of the file's format is taken. Raises ModelError if
-    the file cannot be read, is not supported, or does not have these semantics.
+    If `semantics` is None, the default for the file's format is taken, such as LITERT_2 for
+    `.tflite`. Raises ModelError if the file cannot be read, is not supported, or cannot have these
+    semantics.
     """
     if is_trained(content):
         if semantics not in (None, Semantics.TRAINING):
@@ -44,10 +45,10 @@ def read_model(content: bytes, semantics: Semantics | None = None) -> tuple[Netw
 
 
 def read_source(content: bytes, semantics: Semantics | None = None) -> Source | None:
-    """Return a model file as a Source, which an interpreter can run in parts.
+    """Return a model file as a Source, from which segments can be run by an interpreter.
 
-    `semantics` is as for read_model. Returns None if no interpreter has these semantics for the
-    file. Raises ModelError if the file cannot be read.
+    `semantics` is as for read_model. Returns None if no Source exists for the file's format or for
+    these semantics. Raises ModelError if the file cannot be read.
     """
     if content[4:8] == IDENTIFIER and semantics in (None, Semantics.LITERT_2):
         return TfliteSource(content)

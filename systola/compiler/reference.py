@@ -2,9 +2,9 @@
 """The tables of supported operators in docs/operators.md, made from the code.
 
 `python -m systola.compiler.reference --write docs` writes the page. With `--check docs` the command
-exits with status 1 if the page is missing or out of date. The text of an operator is the first
-paragraph of a docstring, without the verb "Translate". The docstring belongs to the function that
-translates the operator.
+exits with status 1 if the page is missing or out of date. The text of an operator on the page comes
+from the function that translates the operator: the first paragraph of the function's docstring,
+without the verb "Translate".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from systola.compiler.tflite import translate
 
 
 def operators_page() -> str:
-    """Return the text of docs/operators.md."""
+    """Return the whole text of docs/operators.md, with new tables in it."""
     return filled(
         DOCS / "operators.md",
         tflite=_operators(translate.TRANSLATORS),
@@ -43,14 +43,14 @@ def _operators(translators: Mapping[str, Callable[..., Any]]) -> str:
 
 
 def _translation(translator: Callable[..., Any]) -> str:
-    """Return the first paragraph of a function's docstring without "Translate", as one line."""
+    """Return the first paragraph of a translator's docstring, as one line without "Translate"."""
     text = " ".join((getdoc(translator) or "").split("\n\n")[0].split())
     text = text.removeprefix("Translate ")
     return text[:1].upper() + text[1:]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the page of operators or check it; return the exit status."""
+    """Write docs/operators.md or check it; return the exit status of the command."""
     return write_or_check(PAGES, "systola.compiler.reference", arguments)
 
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bilinear resizing of maps on the machine, as depthwise convolutions with exact weights.
 
-The pixels of each row are repeated first, so that one kernel makes all columns of the result. A row
-of the result mixes one or two rows of the source. One convolution makes all rows of the result with
-the same shares of their sources. At last a concatenation puts the rows in order.
+First, each pixel is repeated several times in its row, so that one kernel makes all columns of the
+result. A row of the result is a weighted mean of one row of the source, or of two neighbouring
+rows. One convolution makes all rows of the result with the same weights. At last a concatenation
+puts the rows in order.
 
 One kernel makes all columns if the map becomes wider by a power of two, or narrower by a whole
-factor. A sum is divided by the sum of its weights, a power of two, with halves rounded away from 0.
+factor. Each weighted sum is divided by the sum of the weights, which is a power of two. Halves are
+rounded away from 0.
 """
 
 from __future__ import annotations
@@ -35,36 +37,36 @@ from systola.compiler.operations import (
 )
 
 MOST_PIXELS = 256
-"""Largest number of pixels along an axis, in a map and its resized result.
+"""Largest number of pixels along an axis of the map and of the resized result.
 
-With more pixels, the compilation would take long.
+More pixels are refused, as the compilation would take too long.
 """
 MOST_WEIGHT = 127
-"""Largest weight that a convolution may have."""
+"""Largest weight of a convolution: weights are int8."""
 
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A kernel along an axis, over pixels each of which occurs `copies` times side by side.
+    """A kernel along one axis of a map in which each source pixel is repeated `copies` times.
 
-    Pixels beyond an edge equal the pixel at the edge.
+    The kernel moves by `stride` copies from a pixel of the result to the next. Beyond an edge of
+    the map, the pixel at the edge is repeated.
     """
 
     copies: int
     first: int
-    """Index of the copy at which the kernel starts for the first pixel of the result.
+    """Index of the copy under the kernel's first weight, for the first pixel of the result.
 
-    Copies are counted from 0, from the first copy of the first pixel; negative indexes are beyond
-    the edge.
+    Index 0 is the first copy of the first source pixel. Negative indexes are before this pixel.
     """
     stride: int
     weights: tuple[int, ...]
 
     def pixels(self, count: int) -> NDArray[np.int64]:
-        """Return the indexes of the source's pixels under the kernel, for each of `count` pixels of
-        the result.
+        """Return the index of the source pixel under each weight, for `count` result pixels.
 
-        Indexes below 0 or above the last pixel are beyond the edges.
+        The array has a row for each result pixel, and a column for each weight. Indexes below 0 or
+        above the last source pixel are beyond the edges.
         """
         starts = self.first + self.stride * np.arange(count)
         return (starts[:, np.newaxis] + np.arange(len(self.weights))) // self.copies
@@ -73,9 +75,10 @@ class _Kernel:
 def resized(
     operator: str, source: Value, result: Value, rows: Places, columns: Places
 ) -> list[Node]:
-    """Return the operations that resize a map of int8.
+    """Return the operations that make `result` from the int8 map `source` by bilinear resizing.
 
-    Raises ModelError if the machine cannot resize these sizes exactly.
+    `rows` and `columns` have the positions in the source from which results are taken. Raises
+    ModelError if the machine cannot make LiteRT's results for these positions.
     """
     for axis, places in (("rows", rows), ("columns", columns)):
         if max(places.size, places.count) > MOST_PIXELS:
@@ -111,8 +114,8 @@ def _is_copy(places: Places) -> bool:
 
 
 def _common_kernel(places: Places) -> _Kernel | None:
-    """Return one kernel that makes all pixels of the result along an axis, or None if there is
-    none.
+    """Return one kernel that makes all pixels of the result along an axis, or None if no kernel
+    does.
     """
     count, one = places.count, 1 << BILINEAR_BITS
     wanted = np.zeros((count, places.size), np.int64)
@@ -132,7 +135,7 @@ def _common_kernel(places: Places) -> _Kernel | None:
 
 
 def _kernels(places: Places) -> Iterator[_Kernel]:
-    """Yield kernels that may make all pixels of a result; _common_kernel checks each of them."""
+    """Yield kernels to try: _common_kernel checks whether a kernel makes all pixels of a result."""
     if places.size == 1:
         yield _Kernel(min(places.count, MAX_LEFT + 1), 0, 1, (1,))
     stride = int(places.lower[1] - places.lower[0]) if places.count > 1 else 1
@@ -142,18 +145,18 @@ def _kernels(places: Places) -> Iterator[_Kernel]:
         yield _Kernel(1, first, stride, (1, 1))
     copies = 2
     while copies <= MAX_LEFT + 1:
-        # The first kernel is for LiteRT's plain coordinates, the second for half-pixel centres.
+        # The first kernel serves without LiteRT's option half_pixel_centers, the second with it.
         yield _Kernel(copies, 0, 1, (1,) * copies)
         yield _Kernel(copies, -copies // 2, 1, (1, *(2,) * (copies - 1), 1))
         copies *= 2
 
 
 def _mixes(rows: Places) -> tuple[int, dict[tuple[int, ...], dict[int, list[int]]]]:
-    """Return the sum of the weights of a result's row, and the rows of the result grouped by
-    weights.
+    """Return a pair: the sum of the weights of each result row, and the result rows by weights.
 
-    A key is a tuple of weights for one row of the source or for two consecutive rows. For each key
-    there are the indexes of the result's rows, by the index of the first row of the source.
+    A key of the outer dictionary is a tuple of weights, for one source row or for two consecutive
+    source rows. A key of an inner dictionary is the index of the first of these source rows. The
+    value is a list of the indexes of all result rows that are made so. Indexes are counted from 0.
     """
     one = 1 << BILINEAR_BITS
     mixed = rows.lower != rows.upper
@@ -168,7 +171,10 @@ def _mixes(rows: Places) -> tuple[int, dict[tuple[int, ...], dict[int, list[int]
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Yield runs of the increasing `numbers` with a constant distance of at most MAX_STRIDE."""
+    """Yield slices of the increasing `numbers` with a constant difference in each slice.
+
+    The difference is at most MAX_STRIDE. The slices together have all numbers.
+    """
     begin = 0
     for end in range(1, len(numbers) + 1):
         near = end < len(numbers) and numbers[end] - numbers[end - 1] <= MAX_STRIDE
@@ -179,7 +185,7 @@ def _runs(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 class _Maker:
-    """A collector of the operations that resize one map."""
+    """A maker of the operations that resize one map; they are collected in `nodes`."""
 
     def __init__(self, operator: str, source: Value, result: Value, kernel: _Kernel) -> None:
         self.nodes: list[Node] = []
@@ -191,9 +197,10 @@ class _Maker:
     def make(
         self, divisor: int, mixes: dict[tuple[int, ...], dict[int, list[int]]], count: int
     ) -> None:
-        """Add the operations for the `count` rows of the result; all sums are divided by `divisor`.
+        """Add all operations that make the result of `count` rows to `nodes`.
 
-        `mixes` has the rows of the result grouped by weights, as _mixes returns them.
+        The weighted sums are divided by `divisor`. `mixes` is the dictionary that _mixes
+        returns.
         """
         width = self._result.grid[1]
         pixels = self._kernel.pixels(width)
@@ -236,7 +243,7 @@ class _Maker:
         self._join([made[number] for number in range(count)], 1, self._result)
 
     def _padded(self, before: int, after: int) -> Value:
-        """Return the source with copies of the first and last pixel at both ends of each row."""
+        """Return the source with rows extended by `before` first pixels and `after` last pixels."""
         source = self._source
         height, width = source.grid
         if before + after == 0:
@@ -253,10 +260,11 @@ class _Maker:
         return self._join(rows, 1, self._value((1, height, before + width + after)))
 
     def _repeated(self, source: Value) -> Value:
-        """Return a map in which each pixel of a row occurs as often as the kernel needs copies.
+        """Return a map in which each pixel of `source` is repeated `copies` times in its row.
 
-        All pixels are reshaped to a column. A max pool with windows of `copies` pixels then makes
-        the copies, as each window sees a single pixel of the column.
+        All pixels are reshaped to a column of width 1. A max pool with windows of `copies` pixels
+        makes a row of `copies` results from each pixel. Each window contains only this pixel and
+        places outside of the column, so all results of the row equal the pixel.
         """
         copies = self._kernel.copies
         if copies == 1:
@@ -304,5 +312,5 @@ class _Maker:
         return result
 
     def _value(self, sizes: tuple[int, ...]) -> Value:
-        """Return a new value of the given sizes, with as many channels as the source."""
+        """Return a new value with the shape `sizes` and the channels of the source as last axis."""
         return Value(f"{self._result.name} in {self._operator}", (*sizes, self._source.channels))

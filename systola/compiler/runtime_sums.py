@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums of float32 in the order in which ONNX Runtime's ReduceMean adds."""
+"""Sums of float32 numbers, added in the order of ONNX Runtime's ReduceMean for equal rounding."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 _PACKET = 4
-"""Number of float32 in a packet of Eigen, as in the released packages of ONNX Runtime."""
+"""Number of float32 that Eigen, the library in ONNX Runtime, adds at once: a packet."""
 
 
 def sum_of_rows(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the sum of the rows of each array, added one after the other from the first row on.
+    """Return, for each array in `x`, the sum of all rows: a single row.
 
-    `x` is arrays x rows x numbers, the result arrays x numbers.
+    The rows are added one after another, from the first on. The shape of `x` is arrays x rows x
+    numbers, and the shape of the result is arrays x numbers.
     """
     total = x[:, 0].copy()
     for row in range(1, x.shape[1]):
@@ -24,9 +25,10 @@ def sum_of_rows(x: NDArray[np.float32]) -> NDArray[np.float32]:
 def sum_of_numbers(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the sum of each row's numbers, added in the order of Eigen's function redux.
 
-    `x` is samples x rows x numbers, the result samples x rows. Eigen adds packets from the first
-    aligned number of a row on, with one sum for even and one for odd packets. Then the numbers
-    before and after the packets are added. The first number of each sample is aligned.
+    The shape of `x` is samples x rows x numbers, and the shape of the result is samples x rows. A
+    packet begins where the index of a number in the sample is a multiple of _PACKET. For each row,
+    Eigen first adds all whole packets, with one sum for even and one for odd packets. The numbers
+    before the packets are added to the total, and then the numbers after the packets.
     """
     count = x.shape[2]
     total = np.empty(x.shape[:2], np.float32)

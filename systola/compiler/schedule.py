@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compilation of a chain of layers to a program.
 
-The units of the machine run decoupled, and interlocks keep the order of a program. So any order
-gives the right results, and the schedule is about speed only:
+Chunks, groups and segments are parts of the work, explained in plan.py. A step is the work of one
+MatrixMultiply. Where instructions do not need each other's results, their order changes only the
+speed. The order is:
 
-- Read_Weights for a whole chunk of rows comes after the first input, which takes longer to the
-array than a tile. The weight port then streams on its own.
-- Activate and Write_Host_Memory follow each MatrixMultiply at once, and work on a row as soon as it
-is there. The next MatrixMultiply fills other accumulator rows meanwhile.
-- The input of the next chunk (or segment) goes into the other half of the input area. The read
-begins as soon as the present input is in use. The read comes after the instructions that use the
-present input, since instructions are fetched through the same port.
-- Parameters come after the first input, unless Activate would then be late.
+- One Read_Weights reads all tiles for a chunk. The first Read_Weights comes after the read of the
+first input, as the input takes longer than a tile to reach the array.
+- Activate and Write_Host_Memory follow the last MatrixMultiply of each group at once. Each row of
+results goes through them as soon as the row is complete. The next MatrixMultiply fills other
+accumulator rows meanwhile.
+- The input of the next chunk (or segment) is read while the array uses the present input. The read
+comes after the instructions that use the present input first. Otherwise the read would hold up the
+fetch of these instructions, as both go through the host port.
+- Parameters are loaded after the first input, unless Activate would then wait for parameters.
 """
 
 from __future__ import annotations
@@ -44,19 +46,20 @@ from systola.compiler.ring import Ring
 MAX_HOST_BYTES = HOST_PAGE_BYTES << 20
 MAX_WEIGHT_TILES = 1 << 24
 MAX_STRIDE = 1 << 24
-"""Bounds for the bytes of the host window, the tiles of the weight window, and the operand `stride`
-in bytes.
+"""Limits of the host window in bytes, of the weight window in tiles, and of the operand `stride` of
+transfers in bytes.
 """
 
 
 def compile_chain(
     config: Config, layers: Sequence[Layer], rows: int, works: Sequence[LayerWork] = ()
 ) -> Program:
-    """Compile a chain of layers, each fed by the layer before, for `rows` input vectors.
+    """Return the program for a chain of layers and `rows` samples.
 
-    `works` is empty, or describes the work of each layer and then of the output. The program has a
-    Debug_Tag at the end of each of these works. Raises CompileError if the work does not fit the
-    machine or its windows.
+    Each layer takes the results of the layer before. `works` is empty, or has a description of each
+    layer's work and then of the output. The program has a Debug_Tag for each description, at the
+    end of this work. Raises CompileError if the chain does not fit the machine or the memory
+    windows.
     """
     if rows < 1:
         raise CompileError(f"number of rows must be at least 1, not {rows}")
@@ -67,9 +70,9 @@ def compile_chain(
 
 
 def check_gemm(config: Config, m: int, k: int, n: int) -> None:
-    """Raise CompileError if the operands of an M x K x N product do not fit into the windows.
+    """Raise CompileError if the matrices of an M x K x N product do not fit the memory windows.
 
-    compile_chain makes the same checks, but needs the operands themselves.
+    compile_chain makes the same checks, but needs the matrices themselves.
     """
     shape = LayerShape(tiles(k, config.rows), tiles(n, config.cols))
     _check_sizes(config, [shape], m)
@@ -98,8 +101,10 @@ def _check_sizes(config: Config, shapes: Sequence[LayerShape], rows: int) -> Non
 
 @dataclass(frozen=True)
 class _Step:
-    """A step that is one MatrixMultiply: tiles `n` to `n_end` - 1 along N, segment `segment` along
-    K.
+    """The work of one MatrixMultiply: tiles `n` to `n_end` - 1 along N and one segment along K.
+
+    All numbers are counted from 0. The segment has the number `segment`; `last_segment` is true if
+    no other segment follows for the same tiles along N.
     """
 
     chunk: int
@@ -115,8 +120,8 @@ class _Compiler:
         self, config: Config, layers: Sequence[Layer], rows: int, works: Sequence[LayerWork]
     ) -> None:
         self.config, self.layers, self.works = config, layers, tuple(works)
-        # Between two layers a MatrixMultiply reads the blocks that an Activate writes. So the
-        # blocks there are as wide as the narrower side of the array.
+        # MatrixMultiply of a layer reads the blocks that Activate of the layer before writes. So
+        # the blocks between two layers have as many channels as the narrower side of the array.
         shared = min(config.rows, config.cols)
         self.k_blocks = [config.rows, *[shared] * (len(layers) - 1)]
         self.n_blocks = [*[shared] * (len(layers) - 1), config.cols]
@@ -175,7 +180,7 @@ class _Compiler:
         )
 
     def _place(self, rows: int) -> None:
-        """Choose the places in host memory of input, output, parameters, tables and program."""
+        """Choose offsets in the host window for input, output, parameters, tables and program."""
         config = self.config
         at = 0
 
@@ -208,7 +213,7 @@ class _Compiler:
             raise CompileError(f"the operands need {at} bytes of host memory, over 4 GiB")
 
     def _weights(self) -> NDArray[np.uint8]:
-        """Return the bytes of all weight tiles, in the order in which a chunk uses the tiles."""
+        """Return the bytes of all weight tiles, in the order in which the array takes tiles."""
         config = self.config
         packed = [
             pack_tiles(config, layer.weights, k_block, n_block)
@@ -238,9 +243,7 @@ class _Compiler:
                 yield _Step(chunk, layer, n, n_end, segment, segment == segments - 1)
 
     def _span(self, step: _Step) -> tuple[int, int]:
-        """Return the index of the first tile along K that a step needs, and the index after the
-        last.
-        """
+        """Return two indexes: the first tile of a step along K, and the tile after the last."""
         k_tiles = self.shapes[step.layer].k_tiles
         if step.layer > 0:
             return 0, k_tiles
@@ -251,8 +254,8 @@ class _Compiler:
         self.program.append(encode(opcode, **operands))
 
     def _emit_all(self) -> None:
-        # Input is read for all steps of the first layer if the input comes in segments. Otherwise
-        # input is read for the first step of each chunk.
+        # With several segments, each step of the first layer reads its own segment of the input.
+        # With a single segment, only the first step of each chunk reads the input.
         loads = [
             step for step in self._steps() if step.layer == 0 and (self.segments > 1 or step.n == 0)
         ]
@@ -262,8 +265,8 @@ class _Compiler:
             if len(addresses) < len(loads):
                 addresses.append(self._emit_load(loads[len(addresses)]))
 
-        # As few parameters as possible come before the input, which waits for them on the host's
-        # bus.
+        # As few parameters as possible are loaded before the input, since loads of parameters
+        # hold up the input on the host port.
         before_input = self._entries_before_input()
         if before_input:
             self._emit_parameters(0, before_input)
@@ -316,9 +319,10 @@ class _Compiler:
         self._emit(Opcode.READ_WEIGHTS, tile=0, count=count)
 
     def _emit_load(self, step: _Step) -> int:
-        """Emit the read of a step's input; return the first buffer line of the input.
+        """Emit the read of a step's input; return the address of the input's first buffer line.
 
-        If a chunk other than the first begins, the read of all weights for this chunk comes before.
+        If the step is the first of a chunk, the Read_Weights for the chunk is emitted before. Only
+        the first chunk's Read_Weights is emitted by the caller.
         """
         if step.chunk > 0 and step.n == 0 and step.segment == 0:
             self._emit_weights()
@@ -337,8 +341,10 @@ class _Compiler:
         return address
 
     def _emit_parameters(self, first: int, end: int, address: int | None = None) -> None:
-        """Emit the load of parameter entries `first` to `end` - 1 into the machine, from entry
-        `address` on; by default from entry `first` on.
+        """Emit the load of the program's parameter entries `first` to `end` - 1, counted from 0.
+
+        Their targets are the machine's parameter entries from `address` on. If `address` is None,
+        the targets have the same numbers, `first` to `end` - 1.
         """
         self._emit(
             Opcode.LOAD_PARAMETERS,
@@ -397,9 +403,10 @@ class _Compiler:
     def _entries_before_input(self) -> int:
         """Return the number of parameter entries that are loaded before the first input.
 
-        The number is 0 if entries loaded after the input do not delay the end of the first layer.
-        Otherwise as many entries come before the input as can be loaded while the first weight tile
-        is fetched.
+        The number is 0 if all entries can be loaded after the input without a delay of the first
+        layer's end. The number is also 0 if the machine has too few entries for the whole program.
+        Otherwise it is the number of entries that can be loaded while the first weight tile is
+        fetched, at least 1.
         """
         if not self.parameters_stay:
             return 0
@@ -408,17 +415,17 @@ class _Compiler:
         entry = entry_bytes(config) // bus
         size, shape = self.plan.chunks[0], self.shapes[0]
         input_done = size * self.plan.segment * (config.input_pitch // bus)
-        # The activation unit uses a parameter entry as soon as the entry is there. The slower of
-        # entries and vectors sets the pace.
+        # The activation unit uses a parameter entry as soon as the entry is loaded. Its pace is set
+        # by the loads or by its vectors, whichever takes longer for an entry.
         activate = max(entry + size * shape.n_tiles, entry * shape.n_tiles + size)
         if input_done + activate <= size * shape.k_tiles * shape.n_tiles:
             return 0
-        # The array shifts a tile in while the tile arrives, a row in each cycle. A slower weight
-        # port makes the array wait, and entries can be loaded in these cycles.
+        # The array takes one row of a tile in each cycle, while the tile arrives. If the weight
+        # port needs more cycles for a tile, the array waits. Entries can be loaded meanwhile.
         hidden = int(tile_cycles(config)) - config.rows
         return min(self.entries, max(1, hidden // entry))
 
 
 def _rows_of(matrix: HostMatrix) -> HostMap:
-    """Return the description of a matrix in host memory in which each row is a sample."""
+    """Return the layout of an input or output of which each sample is one row of `matrix`."""
     return HostMap(matrix, 1, np.arange(matrix.columns), np.arange(matrix.rows))

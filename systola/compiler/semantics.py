@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference interpreters; the results of a network equal the chosen one byte by byte."""
+"""The choice of the interpreter to which the results of a network are equal, byte by byte."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Semantics(Enum):
-    """A reference interpreter that the user chooses by the name given here."""
+    """A reference interpreter; the value is the name by which the user chooses it."""
 
     LITERT_2 = "litert-2"
     """Reference kernels of ai-edge-litert 2.3.0: FULLY_CONNECTED rounds once."""
@@ -17,6 +17,6 @@ class Semantics(Enum):
     No other operator differs from 2.3.0.
     """
     ONNX = "onnx"
-    """ONNX Runtime 1.31 as the reference."""
+    """ONNX Runtime 1.31."""
     TRAINING = "training"
-    """Method `predict()` of a network that systola.training has trained, as the reference."""
+    """Method `predict()` of a network that was trained with systola.training."""

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SOFTMAX on the host, in the integer arithmetic of LiteRT's reference kernel.
 
-Fixed-point functions follow gemmlowp (fixedpoint.h). Qi.f has i integer and f fractional bits.
+Fixed-point functions follow gemmlowp (fixedpoint.h). A number in Qi.f has a sign bit, i integer
+bits and f fractional bits.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from systola.compiler.quantise import high_product, quantise_multiplier, rounded
 _INPUT_INTEGER_BITS = 5
 _SUM_INTEGER_BITS = 12
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
-# Each pair belongs to a weight 2^i, for i = -2 .. 4: the position of the bit with this weight in
-# Q5.26, and exp(-2^i) in Q0.31.
+# A pair for each i from -2 to 4: the position of the bit that stands for 2^i in a number in Q5.26,
+# counted from 0, and exp(-2^i) in Q0.31.
 _EXP_FACTORS = tuple(
     zip(
         range(24, 31),
@@ -27,12 +28,12 @@ _EXP_FACTORS = tuple(
 )
 _EXP_MINUS_EIGHTH = 1895147668
 _THIRD = 715827883
-# The first guess of 1 / d is 48/17 - 32/17 d, with both coefficients in Q2.29.
+# Newton-Raphson for 1 / d begins with 48/17 - 32/17 d. Start and slope are in Q2.29.
 _RECIPROCAL_START, _RECIPROCAL_SLOPE = 1515870810, -1010580540
 
 
 def softmax(x: NDArray[np.int8], scale: float, beta: float = 1.0) -> NDArray[np.int8]:
-    """Return the softmax of `x` along the last axis, in units of 1/256 with zero point -128.
+    """Return the softmax of `x` along the last axis, as codes with scale 1/256 and zero point -128.
 
     `scale` is the scale of `x`; the zero point of `x` does not matter. The result has the shape of
     `x`.
@@ -45,9 +46,10 @@ def softmax(x: NDArray[np.int8], scale: float, beta: float = 1.0) -> NDArray[np.
 
 
 def exponentials(scale: float, beta: float = 1.0) -> NDArray[np.int64]:
-    """Return exp(-beta * scale * d) in Q0.31 for the distances d = 0 to 255 to the largest code.
+    """Return exp(-beta * scale * d) in Q0.31 for d = 0 to 255, in this order.
 
-    The exponential is 0 if LiteRT leaves elements at this distance out of the sum.
+    d is the distance of a code from the largest code. Elements with a large d are left out of the
+    sum by LiteRT; their exponentials are 0 here.
     """
     multiplier = min(beta * float(scale) * (1 << (31 - _INPUT_INTEGER_BITS)), float(_INT32_MAX))
     q, shift = quantise_multiplier(multiplier)
@@ -61,16 +63,17 @@ def exponentials(scale: float, beta: float = 1.0) -> NDArray[np.int64]:
 
 
 def reciprocal(total: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the multiplier, and the shift to the right, that turn exponentials into results.
+    """Return (multiplier, shift) for the division of exponentials by the sum of their row.
 
-    `total` is the sum of the exponentials of a row, each divided by 2^12, from 1 to 2^32 - 1.
+    A result in units of 1/256 is exponential * multiplier / 2^31, shifted to the right by `shift`.
+    `total` is the sum of the row's exponentials, each divided by 2^12, from 1 to 2^32 - 1.
     """
     headroom = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)
     return _one_over_one_plus((total << headroom) - (1 << 31)), 35 - headroom
 
 
 def _exp_on_negative(a: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return exp(a) in Q0.31 for a <= 0 in Q5.26."""
+    """Return exp(a) in Q0.31 for numbers a <= 0 in Q5.26."""
     quarter = 1 << 24
     part = (a & (quarter - 1)) - quarter
     result = _exp_between_minus_quarter_and_zero(_saturated(part << _INPUT_INTEGER_BITS))
@@ -81,7 +84,7 @@ def _exp_on_negative(a: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _exp_between_minus_quarter_and_zero(a: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return exp(a) for -1/4 <= a < 0, both in Q0.31, by a Taylor series around -1/8."""
+    """Return exp(a) in Q0.31 for -1/4 <= a < 0 in Q0.31, by a Taylor series around -1/8."""
     x = a + (1 << 28)
     x2 = high_product(x, x)
     x3 = high_product(x2, x)
@@ -91,7 +94,7 @@ def _exp_between_minus_quarter_and_zero(a: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def _one_over_one_plus(a: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return 1 / (1 + a) for 0 <= a < 1, both in Q0.31, by three Newton-Raphson steps in Q2.29."""
+    """Return 1 / (1 + a) in Q0.31 for 0 <= a < 1 in Q0.31, by three Newton-Raphson steps."""
     half_denominator = (a + _INT32_MAX + 1) >> 1
     x = _RECIPROCAL_START + high_product(half_denominator, _RECIPROCAL_SLOPE)
     for _ in range(3):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of one int8 element as tables of the results for all codes."""
+"""Tables of operations with one variable operand of int8: the result for each int8 code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from systola.compiler.quantise import INT8, double_rounded
 
 
 def unary_table(node: Unary) -> NDArray[np.int8]:
-    """Return the table of an operation on one value: a result for each int8 code, in the order of
+    """Return the results of an operation with one operand for all int8 codes, in the order of
     INT8.
     """
     codes = _requantised(INT8 - node.zero_point, node.output)
@@ -22,9 +22,10 @@ def unary_table(node: Unary) -> NDArray[np.int8]:
 
 
 def binary_table(node: Binary, constant: int) -> NDArray[np.int8]:
-    """Return the table of an operation on a value and a constant: a result for each int8 code.
+    """Return the results of an operation with a constant operand for all int8 codes of the other.
 
-    The table is in the order of INT8. One operand of `node` is a value, the other is `constant`.
+    The results are in the order of INT8. `constant` is the code that stands in place of the operand
+    of `node` that is not a Value.
     """
     other = np.full_like(INT8, constant)
     a, b = (INT8, other) if isinstance(node.a, Value) else (other, INT8)
@@ -39,9 +40,9 @@ def binary_table(node: Binary, constant: int) -> NDArray[np.int8]:
 
 
 def _requantised(x: NDArray[np.int64], output: Requantisation) -> NDArray[np.int8]:
-    """Return the codes that Activate makes of the sums `x` by the requantisation `output`.
+    """Return the int8 codes to which Activate requantises the sums `x`, as described by `output`.
 
-    All channels must have the same requantisation. The sums must be too small to overflow 32 bits.
+    All channels must have the same requantisation. Sums with their bias must fit into 32 bits.
     """
     bias, multiplier, shift = (
         int(each[0]) for each in (output.bias, output.multiplier, output.shift)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rewrite that makes operators of their own from fused activations that no operation can do."""
+"""A rewrite of fused activations that the machine cannot fuse: each becomes a separate operator."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from systola.compiler.tflite.graph import Graph, Operator
 
 _OPTION = "FusedActivationFunction"
 _ALONE = ("RELU_N1_TO_1",)
-"""Fused activations that become an operator of the kind with the same name."""
+"""Fused activations that become separate operators; the kind of operator has the same name."""
 
 
 def without_rare_activations(graph: Graph) -> Graph:
-    """Return `graph` with an operator of its own for each fused activation in _ALONE."""
+    """Return `graph` with a separate operator in place of each fused activation in _ALONE."""
     tensors = list(graph.tensors)
     operators: list[Operator] = []
     for operator in graph.operators:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables for functions of one int8 element: EXP, LOG, GELU, SQRT, RSQRT and NEG.
 
-Tables for other functions are in the module quantise. All tables have the results of all codes in
-the order of quantise.INT8, from -128 to 127.
+Tables for other functions are in the module quantise. Each table has 256 result codes, for the
+codes -128 to 127 in this order.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from systola.compiler.quantise import (
 from systola.compiler.tflite.graph import Operator, Tensor
 
 _BITS = 20
-"""Number of bits by which RSQRT shifts the integer 1 to the left before it is multiplied by the
-inverse root.
+"""Number of fractional bits that RSQRT keeps in an inverse root until the root is multiplied by the
+scales.
 """
 _STEPS = 5
 """Number of Newton steps in the calculation of an inverse square root."""
 _ONE, _HALF_THREE, _HALF_ROOT = 1 << 28, (1 << 28) + (1 << 27), 1518500250
-"""The numbers 1 and 3/2 with 28 fractional bits, and sqrt(1/2) with 31 fractional bits."""
+"""Fixed-point numbers: 1 and 3/2 with 28 fractional bits, sqrt(1/2) with 31 fractional bits."""
 
 Numbers = NDArray[np.float32]
 
 
 def real_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
-    """Return LiteRT's table of EXP, LOG or GELU, in which each code is rounded from a float32."""
+    """Return LiteRT's table of EXP, LOG or GELU, calculated in float32 and rounded to codes."""
     function = gelu_tanh if operator.options.get("Approximate") else _CURVES[operator.kind]
     numbers = np.float32(source.scale) * (INT8 - source.zero_point).astype(np.float32)
     with np.errstate(all="ignore"):
         steps = function(numbers) * (np.float32(1) / np.float32(result.scale))
         codes = round_half_away(steps) + result.zero_point
-    # A not-a-number becomes the least code.
+    # A result that is not a number, such as the logarithm of -1, becomes the code -128.
     return np.clip(np.nan_to_num(codes, nan=-128), -128, 127).astype(np.int8)
 
 
 def root_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
-    """Return the table of SQRT, which LiteRT rounds towards 0.
+    """Return the table of SQRT, with results rounded towards 0 as in LiteRT.
 
-    The table has the code of 0 for numbers below 0, which LiteRT refuses.
+    LiteRT refuses numbers below 0. The table has the code of result 0 for such numbers.
     """
     numbers = np.float32(source.scale) * (INT8 - source.zero_point).astype(np.float32)
     root = np.sqrt(np.maximum(numbers, 0)) / np.float32(result.scale)
@@ -62,9 +62,9 @@ def root_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np
 
 
 def inverse_root_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
-    """Return the table of RSQRT, in fixed-point arithmetic.
+    """Return the table of RSQRT, calculated in fixed-point arithmetic as in LiteRT.
 
-    The table has the largest code for 0 and for numbers below 0, which LiteRT refuses.
+    LiteRT refuses numbers below 0. The table has the code 127 for 0 and for such numbers.
     """
     scale = 1 / (to_single(to_single(math.sqrt(source.scale)) * result.scale))
     q, shift = quantise_multiplier(scale)
@@ -80,12 +80,12 @@ def inverse_root_table(operator: Operator, source: Tensor, result: Tensor) -> ND
 
 
 def negative_table(operator: Operator, source: Tensor, result: Tensor) -> NDArray[np.int8]:
-    """Return the table of NEG, which treats codes as numbers and ignores their zero point."""
+    """Return the table of NEG: the result for code q is -q, without regard to the zero point."""
     return (-INT8).astype(np.int8)
 
 
 def _inverse_root(number: int) -> tuple[int, int]:
-    """Return LiteRT's (q, places), such that q * 2^(-31 - places) is close to 1 / sqrt(number)."""
+    """Return LiteRT's (q, places): q * 2^(-31 - places) is close to 1 / sqrt(number)."""
     if number == 1:
         return (1 << 31) - 1, 0
     pairs = (31 - number.bit_length()) // 2 - 1
@@ -120,14 +120,14 @@ def _logarithm(x: Numbers) -> Numbers:
 
 
 def gelu(x: Numbers) -> Numbers:
-    """Return GELU in float32, calculated by the error function."""
+    """Return GELU(x) in float32, calculated exactly with the error function."""
     scaled: Numbers = np.float32(-math.sqrt(0.5)) * x
     half: Numbers = np.float32(0.5) * x
     return half * of_single("erfcf", math.erfc)(scaled)
 
 
 def gelu_tanh(x: Numbers) -> Numbers:
-    """Return GELU in float32, approximated by tanh."""
+    """Return GELU(x) in float32, approximated with tanh."""
     root = np.float32(math.sqrt(2 / math.pi))
     cube: Numbers = np.float32(0.044715) * x * x * x
     inner: Numbers = root * (x + cube)
@@ -148,4 +148,4 @@ CURVE_TABLES: Mapping[str, Callable[[Operator, Tensor, Tensor], NDArray[np.int8]
     "RSQRT": inverse_root_table,
     "NEG": negative_table,
 }
-"""Functions that return an operator's table, by the kind of operator."""
+"""Functions that return the table of an operator. A key is the operator's kind."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts in a .tflite file that users of LiteRT's interface can see, and no program depends on."""
+"""Facts in a .tflite file that only LiteRT's interface for users needs, not the compiler."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-# The package comes without type information: from here on its objects are Any.
+# The package `tflite` has no type information, so its objects have the type Any here.
 _schema: Any = import_module("tflite")
 
 
 @dataclass(frozen=True)
 class Signature:
-    """A signature of a model: the tensor numbers of a function's named arguments and results."""
+    """A signature of a model: for each named argument and result, the number of its tensor."""
 
     inputs: Mapping[str, int]
     outputs: Mapping[str, int]
@@ -22,22 +22,22 @@ class Signature:
 
 @dataclass(frozen=True)
 class Details:
-    """Facts about the first subgraph of a file that users can see."""
+    """Facts about a file's first subgraph, as users of LiteRT's interface see them."""
 
     names: tuple[str, ...]
-    """Names of the tensors as they stand in the file."""
+    """Names of all tensors, in the order of the file."""
     shape_signatures: tuple[tuple[int, ...], ...]
-    """Shape of each tensor with -1 for open sizes; empty for a tensor without open sizes."""
+    """Shape of each tensor with -1 for sizes that are not fixed; () if all sizes are fixed."""
     has_variables: bool
     """True if operators read and write variables, which keep values from one run to the next."""
     has_state: bool
-    """True if operators such as LSTMs have state inside them, which a reset clears."""
+    """True if operators such as LSTMs keep a state from one run to the next, until a reset."""
     signatures: Mapping[str, Signature]
-    """Signatures of the file by their names, which are in LiteRT's order."""
+    """Signatures of the file, by name. The names are sorted, as in LiteRT."""
 
 
 def read_details(content: bytes) -> Details:
-    """Return the facts in a file's content, which read_tflite must have accepted before."""
+    """Return the facts in the bytes of a file that read_tflite has already accepted."""
     model = _schema.Model.GetRootAs(content, 0)
     subgraph = model.Subgraphs(0)
     tensors = [subgraph.Tensors(number) for number in range(subgraph.TensorsLength())]
@@ -66,6 +66,6 @@ def read_details(content: bytes) -> Details:
 
 
 def _tensor_map(length: int, item: Any) -> dict[str, int]:
-    """Return the numbers of a signature's tensors by names, sorted by name as in LiteRT."""
+    """Return the tensor number of each argument or result, by its name. The names are sorted."""
     pairs = ((item(n).Name() or b"", item(n).TensorIndex()) for n in range(length))
     return {name.decode(errors="replace"): int(number) for name, number in sorted(pairs)}

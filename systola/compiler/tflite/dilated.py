@@ -16,17 +16,18 @@ from numpy.typing import NDArray
 from systola.compiler.tflite.graph import Graph, Operator, Tensor
 
 EXPLICIT = "EXPLICIT"
-"""Kind of padding that only this rewrite writes. Options FirstH and FirstW then have the row and
-column at which the first window begins.
+"""Value of the option Padding in convolutions that this rewrite makes. Their options FirstH and
+FirstW are the row and column of the source at which the first window begins. Row and column are
+counted from 0, and are negative in the padding.
 """
 _VIEWS = ("RESHAPE", "EXPAND_DIMS", "SQUEEZE")
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 
 
 def dilated_convolutions(graph: Graph) -> Graph:
-    """Return `graph` with one dilated convolution in place of each group of the three operators.
+    """Return `graph` with one dilated convolution in place of each group of three operators.
 
-    Groups that cannot be rewritten stay.
+    Groups that equal no dilated convolution stay as they are.
     """
     return _Rewriter(graph).graph()
 
@@ -36,8 +37,8 @@ class _Rewriter:
         self._graph = graph
         self._tensors = list(graph.tensors)
         self._replaced: dict[int, list[Operator]] = {}
-        """Operators that replace a group of operators, by the position in the model of the group's
-        last operator.
+        """Operators that replace a group. The key is the position in the model, counted from 0, of
+        the group's last operator.
         """
         self._users: dict[int, list[Operator]] = {}
         for operator in graph.operators:
@@ -54,11 +55,10 @@ class _Rewriter:
         return replace(self._graph, tensors=tuple(self._tensors), operators=tuple(operators))
 
     def _next(self, operator: Operator, kinds: tuple[str, ...]) -> Operator | None:
-        """Return the only operator that takes the result of `operator`, if it is of one of the
-        `kinds`.
+        """Return the operator that takes the result of `operator` as first input.
 
-        Returns None if the only operator is of another kind, or if no or several operators take the
-        result.
+        Returns None if no operator or several operators take the result, or if the result is an
+        output of the graph. Returns None, too, if the operator's kind is not in `kinds`.
         """
         if len(operator.outputs) != 1 or operator.outputs[0] in self._graph.outputs:
             return None
@@ -102,11 +102,11 @@ class _Rewriter:
     def _plan(
         self, first: Operator, convolution: Operator, last: Operator
     ) -> tuple[list[int], list[int], dict[str, Any]] | None:
-        """Return height and width of source and result, and the options, of a group as one
-        convolution.
+        """Return (source size, result size, options) of the convolution that replaces a group.
 
-        Along each axis the group pads the map and cuts it into `block` parts, each of every
-        block-th pixel. Returns None if the group is no dilated convolution.
+        A size is a list of height and width. Along each axis the group pads the source and deals
+        the pixels out to `block` maps: every block-th pixel goes to the same map. So `block`
+        becomes the dilation. Returns None if the group equals no dilated convolution.
         """
         tensors = self._tensors
         source, result = tensors[first.inputs[0]].shape, tensors[last.outputs[0]].shape
@@ -162,8 +162,9 @@ class _Rewriter:
         return tensor.data if tensor.dtype == "int32" else None
 
     def _view(self, number: int, shape: tuple[int, ...], like: Tensor | None = None) -> int:
-        """Add a tensor with the content of tensor `number` in a new shape; return the new tensor's
-        number.
+        """Add a copy of tensor `number` with another shape, and return the number of the copy.
+
+        If `like` is given, type and scales are taken from this tensor.
         """
         tensor = self._tensors[number]
         self._tensors.append(replace(like or tensor, name=tensor.name, shape=shape, data=None))
@@ -171,10 +172,11 @@ class _Rewriter:
 
 
 def _axes(source: tuple[int, ...], spread: tuple[int, ...], blocks: int) -> tuple[int, ...] | None:
-    """Return the axes of the map that are cut into blocks, 0 for height and 1 for width.
+    """Return the axes along which SPACE_TO_BATCH_ND cuts, 0 for height and 1 for width.
 
-    Returns None if the shapes cannot belong to SPACE_TO_BATCH_ND, a convolution and
-    BATCH_TO_SPACE_ND.
+    `source` and `spread` are the shapes of the operator's input and of the convolution's input, and
+    `blocks` is the number of block sizes. Returns None if no convolution can follow with these
+    shapes.
     """
     if len(spread) != 4 or source[-1:] != spread[-1:]:
         return None

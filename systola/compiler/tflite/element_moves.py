@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operators of TensorFlow Lite that only move elements, as functions of any array.
 
-Such a function may also get an array of positions. Each element of its result is then the position
-from which the element comes.
+The compiler also calls such a function with the positions 0, 1, 2, ... of the elements in place of
+the elements. The result then has the position in the source from which each element comes.
 """
 
 from __future__ import annotations
@@ -20,36 +20,39 @@ from systola.compiler.shape_checks import checked_axis
 from systola.compiler.tflite.graph import Operator
 
 VIEWS = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
-"""Kinds of operators that change only the shape."""
+"""Kinds of operators that change only the shape and keep the order of all elements."""
 OUTSIDE = -1
-"""Position of an element that padding adds, which has no position in the source."""
+"""Mark in place of a position, for an element that padding adds and that is not in the source."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """An operator that moves elements, with access to its constant inputs and its results'
-    shapes.
+    """An operator that moves elements, with a function that returns its constant inputs, and with
+    the shapes of its results.
     """
 
     operator: Operator
     constant: Callable[[int], NDArray[np.int64]]
-    """Function that returns the input at a position, counted from 0, as an array of whole numbers.
+    """Function that returns input i of the operator, counted from 0, as an array of whole numbers.
 
     The function raises ModelError if the input is not constant.
     """
     shapes: Sequence[tuple[int, ...]]
-    """Shapes of the operator's results, as the model has them."""
+    """Shapes of the operator's results, in order, as the model file has them."""
 
     def option(self, name: str) -> int:
-        """Return an option of the operator as a number, 0 if the option is missing."""
+        """Return the operator's option `name` as a number; 0 if the operator lacks this option."""
         return int(self.operator.options.get(name, 0))
 
     def options(self, name: str) -> tuple[int, ...]:
-        """Return an option of the operator as several numbers, none if the option is missing."""
+        """Return the operator's option `name` as a tuple; () if the operator lacks this option."""
         return self.operator.options.get(name, ())
 
     def pairs(self, position: int, axes: int) -> list[tuple[int, int]]:
-        """Return the constant input at `position`, which must be a pair for each of `axes` axes."""
+        """Return the constant input number `position`: a pair of numbers for each of `axes` axes.
+
+        Raises ModelError if the input has another shape.
+        """
         values = self.constant(position)
         if values.shape != (axes, 2):
             raise ModelError(f"its pairs of numbers have shape {values.shape}, not {(axes, 2)}")
@@ -57,14 +60,14 @@ class Call:
 
 
 def source_position(operator: Operator) -> int:
-    """Return the position, among the operator's inputs from 0 on, of the input that is moved."""
+    """Return the number, counted from 0, of the input from which elements are moved."""
     return 1 if operator.kind == "SPLIT" else 0
 
 
 def move_elements(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
-    """Return the operator's results if the input that is moved has the content `x`.
+    """Return the results of the operator for an input with the content `x`.
 
-    Raises ModelError if the results' shapes are not the shapes in the model.
+    Raises ModelError if the results have other shapes than in the model.
     """
     try:
         results = ELEMENT_MOVES[call.operator.kind](call, x)
@@ -81,9 +84,10 @@ def move_elements(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def view_shape(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape that RESHAPE, SQUEEZE or EXPAND_DIMS make of `shape`.
+    """Return the shape that RESHAPE, SQUEEZE or EXPAND_DIMS makes of `shape`.
 
-    The shape of the result that the model gives is ignored.
+    The shape follows from the operator's options and constant inputs. The result's shape in the
+    model is ignored.
     """
     match call.operator.kind:
         case "RESHAPE":
@@ -102,8 +106,8 @@ def view_shape(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _reshaped(call: Call, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape that RESHAPE makes of `shape`.
 
-    The wanted shape is a constant input, or an option in older models. One size may be -1, which
-    stands for the size that keeps the number of elements.
+    The wanted shape is a constant input, or an option in older models. One of its sizes may be -1;
+    this size is calculated so that the number of elements stays the same.
     """
     wanted = call.options("NewShape")
     if len(call.operator.inputs) > 1:
@@ -123,7 +127,7 @@ def _view(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _number(call: Call, position: int) -> int:
-    """Return the constant input at `position`, which must be a single number."""
+    """Return the number in constant input `position`; raise ModelError for several numbers."""
     values = call.constant(position)
     if values.size != 1:
         raise ModelError(f"its input {position} of shape {values.shape} should be one number")
@@ -133,7 +137,7 @@ def _number(call: Call, position: int) -> int:
 def reduced_shape(shape: tuple[int, ...], axes: Set[int], *, keep: bool) -> tuple[int, ...]:
     """Return the shape of the result of a reduction along `axes` of an array of `shape`.
 
-    With `keep` the reduced axes stay, with one element; otherwise they are left out.
+    If `keep` is true, a reduced axis stays with size 1; otherwise the axis is left out.
     """
     sizes = (1 if axis in axes else size for axis, size in enumerate(shape))
     return tuple(size for axis, size in enumerate(sizes) if keep or axis not in axes)
@@ -197,15 +201,17 @@ def _strided_slice(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
             index.append(None)
         elif masked("ShrinkAxisMask"):
             if stride < 0:
-                # TensorFlow allows no negative stride for an axis that goes. LiteRT does, but the
-                # result then depends on the size of the stride, which makes no sense.
+                # ShrinkAxisMask takes one element and removes the axis. TensorFlow refuses a
+                # negative stride for such an axis. LiteRT allows it, but its result depends on the
+                # size of the stride, which makes no sense for a single element.
                 raise ModelError(f"a stride of {stride} along an axis that goes is not supported")
             index.append(first or 0)
         else:
             if call.option("Offset"):
                 high = low + high
-                # LiteRT does not cut off elements outside of the array in two cases: with new axes
-                # or an ellipsis, and with bounds outside of the array.
+                # With the option Offset, the end is counted from the begin. LiteRT may then take
+                # elements outside of the array in two cases, which are refused: with new axes or
+                # an ellipsis, and with bounds outside of the array.
                 other_axes = call.option("NewAxisMask") or call.option("EllipsisMask")
                 if other_axes or not 0 <= low <= high <= x.shape[axis]:
                     raise ModelError(f"its bounds do not fit its input of shape {x.shape}")
@@ -251,7 +257,7 @@ def _mirror_pad(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def read_padding(call: Call, shape: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Return the numbers of elements to add before and after along each axis.
+    """Return a pair for each axis: numbers of elements that padding adds before and after `shape`.
 
     Raises ModelError if the padded shape is not the shape of the result.
     """
@@ -283,9 +289,9 @@ def _depth_to_space(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _nearest(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
-    """Resize an array as RESIZE_NEAREST_NEIGHBOR does.
+    """Return a list of one array: `x` resized as RESIZE_NEAREST_NEIGHBOR does.
 
-    The row and column of each source pixel are calculated in float32, as in LiteRT.
+    The row and column of the source pixel for each result are calculated in float32, as in LiteRT.
     """
     if x.ndim != 4 or len(call.shapes[0]) != 4:
         raise ModelError(f"its input should be a feature map, not of shape {x.shape}")
@@ -304,8 +310,10 @@ def _nearest(call: Call, x: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _block_and_pairs(call: Call) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return the block sizes, and for each axis the numbers of elements to add or cut off at both
-    ends.
+    """Return the block size of each axis that is cut, and a pair of numbers for each such axis.
+
+    The pair has the numbers of elements to add (SPACE_TO_BATCH_ND) or to cut off
+    (BATCH_TO_SPACE_ND) before and after.
     """
     block = call.constant(1).reshape(-1)
     return block.tolist(), call.pairs(2, len(block))

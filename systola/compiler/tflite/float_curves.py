@@ -2,8 +2,8 @@
 """Functions of one float32 between DEQUANTIZE and QUANTIZE, which become one table on the machine.
 
 Some kinds of operators stay float32 in a quantised model, such as SIN and POW, because LiteRT does
-not have them for int8. A chain of such operators is a function of one int8 code, so it has 256
-results.
+not have them for int8. A chain of such operators is a function of the int8 code before DEQUANTIZE,
+so the function has 256 results.
 """
 
 from __future__ import annotations
@@ -59,7 +59,11 @@ def translate_float_curve(scope: Scope, operator: Operator) -> None:
 def _add_curve(
     scope: Scope, operator: Operator, position: int, function: Callable[[Numbers], Numbers]
 ) -> None:
-    """Define an operator's result as a function of the codes that make input `position`."""
+    """Add the result of an operator to `scope`: `function` of the operator's input `position`.
+
+    The input must be a function of int8 codes. So the result is, too, and its 256 numbers are
+    calculated here.
+    """
     source, _ = scope.source(operator, position, "float32")
     before = scope.dequantised[source]
     result, _ = scope.result(operator, dtype="float32")
@@ -67,12 +71,12 @@ def _add_curve(
     with np.errstate(all="ignore"):
         numbers = _activated(operator, function(before.numbers)).astype(np.float32)
     scope.dequantised[result] = Dequantised(before.codes, numbers)
-    # The host calculates the numbers only if an operator other than QUANTIZE takes them.
+    # The host looks the numbers up only if an operator other than QUANTIZE takes the result.
     scope.host(operator, LookUp(numbers), result, before.codes)
 
 
 def _activated(operator: Operator, numbers: Numbers) -> Numbers:
-    """Return `numbers` after the activation that is fused into the operator."""
+    """Return `numbers` after the activation that is fused into the operator, if there is one."""
     activation = fused_activation(operator)
     return numbers if activation == "NONE" else _ONE[activation](numbers)
 
@@ -108,7 +112,7 @@ _ONE: Mapping[str, Callable[[Numbers], Numbers]] = {
     "SQUARE": np.square,
     "TANH": of_single("tanhf", math.tanh),
 }
-"""Functions of one array of float32, by the kind of operator."""
+"""Functions of an operator with one input, an array of float32. A key is the operator's kind."""
 
 _TWO: Mapping[str, Callable[..., Numbers]] = {
     "ADD": np.add,
@@ -120,12 +124,12 @@ _TWO: Mapping[str, Callable[..., Numbers]] = {
     "SQUARED_DIFFERENCE": _difference_squared,
     "SUB": np.subtract,
 }
-"""Functions of two arrays of float32, one of which is a constant number, by the kind of
-operator.
+"""Functions of an operator with two inputs of float32, of which one is a single constant number.
+A key is the operator's kind.
 """
 
 FLOAT_CURVES = (*_ONE, *_TWO)
-"""Kinds of operators that may be functions of one float32."""
+"""Kinds of operators that translate_float_curve translates."""
 
 FLOAT_ONLY = ("COS", "DIV", "FLOOR", "POW", "SIGN", "SIN", "SQUARE", "SQUARED_DIFFERENCE")
-"""Kinds of operators among FLOAT_CURVES that are supported for float32 and no other type."""
+"""Kinds of operators in FLOAT_CURVES that are supported only for float32."""

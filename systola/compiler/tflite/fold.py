@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calculation of a graph's constants from other constants and from shapes."""
+"""The removal of operators with constant results, which are calculated while compiling."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from systola.compiler.tflite.shapes import with_known_shapes
 from systola.compiler.whole_numbers import WHOLE_NUMBERS, WHOLE_TYPES
 
 _PADDING = ("PAD", "PADV2", "MIRROR_PAD", "SPACE_TO_BATCH_ND")
-"""Kinds of operators that move elements and fill a border. They are not folded, as the moved
-elements alone do not give the result.
+"""Kinds of operators that move elements and add a border. They are not calculated here, as
+move_elements returns marks in place of the border's elements.
 """
 
 
 def fold_constants(graph: Graph) -> Graph:
-    """Return `graph` without the operators that do not depend on the graph's inputs.
+    """Return `graph` without the operators that do not depend on the content of the graph's inputs.
 
-    The results of these operators become constants. Sizes that the file leaves open are calculated,
-    too. An operator that cannot be calculated here stays, so that the translation accepts or
-    refuses it.
+    The results of these operators become constants. Tensor sizes that the file leaves open are
+    calculated, too. An operator stays if its kind cannot be calculated here. The translation then
+    accepts or refuses the operator.
     """
     tensors = list(graph.tensors)
     variable = set(graph.inputs)
@@ -67,7 +67,7 @@ def _calculated(
 ) -> list[NDArray[Any]] | None:
     """Return the results of an operator with constant inputs.
 
-    Returns None if an input is not constant, or if the results cannot be calculated here.
+    Returns None if an input is not constant, or if this module cannot calculate the results.
     """
     arrays = [tensor.data if tensor else None for tensor in inputs]
     if any(array is None for array in arrays) or not outputs:
@@ -131,7 +131,7 @@ def _fill(
 def _product(
     operator: Operator, constants: list[NDArray[Any]], shape: tuple[int, ...]
 ) -> NDArray[Any]:
-    """Return the product of all elements of a constant, as REDUCE_PROD does."""
+    """Return the product of all elements of the first constant, as REDUCE_PROD does."""
     rank = constants[0].ndim
     axes = {checked_axis(axis, rank) for axis in constants[1].reshape(-1).tolist()}
     keep = bool(operator.options.get("KeepDims"))
@@ -149,7 +149,7 @@ def _cast(
 
 
 def _quantised(source: Tensor, data: NDArray[Any], result: Tensor) -> NDArray[Any]:
-    """Return the constant `data` after QUANTIZE to int8, with the interpreter's result."""
+    """Return the constant `data` of tensor `source` after QUANTIZE to int8, as in LiteRT."""
     if (source.dtype, result.dtype) == ("float32", "int8"):
         return to_int8(data, result.scale, result.zero_point)
     if (source.dtype, result.dtype) == ("int8", "int8"):
@@ -159,7 +159,7 @@ def _quantised(source: Tensor, data: NDArray[Any], result: Tensor) -> NDArray[An
 
 
 def _dequantised(source: Tensor, data: NDArray[Any], result: Tensor) -> NDArray[Any]:
-    """Return a constant of int8 after DEQUANTIZE to float32."""
+    """Return the constant `data` of tensor `source` after DEQUANTIZE from int8 to float32."""
     if (source.dtype, result.dtype) != ("int8", "float32"):
         raise ModelError("other types are left to the translation")
     return to_float(data, source.scale, source.zero_point)
@@ -169,8 +169,8 @@ _CODED: Mapping[str, Callable[[Tensor, NDArray[Any], Tensor], NDArray[Any]]] = {
     "QUANTIZE": _quantised,
     "DEQUANTIZE": _dequantised,
 }
-"""Functions that convert a constant from a source tensor's type to a result tensor's, by the kind
-of operator.
+"""Functions that convert a constant to another type. A key is the operator's kind, and the
+arguments are source tensor, source content and result tensor.
 """
 
 FOLDED: Mapping[str, Callable[[Operator, list[NDArray[Any]], tuple[int, ...]], NDArray[Any]]] = {
@@ -180,4 +180,4 @@ FOLDED: Mapping[str, Callable[[Operator, list[NDArray[Any]], tuple[int, ...]], N
     "REDUCE_PROD": _product,
     "CAST": _cast,
 }
-"""Functions that calculate a result from constants of any type, by the kind of operator."""
+"""Functions that calculate an operator's result from constants. A key is the operator's kind."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of FULLY_CONNECTED to a layer."""
+"""The translation of FULLY_CONNECTED to a Layer, the matrix product of the machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FUSED = {"NONE": Function.NONE, "RELU": Function.RELU, "RELU6": Function.RELU6}
 
 
 def fused_activation(operator: Operator) -> str:
-    """Return the activation fused into an operator; raise ModelError if it is not in FUSED."""
+    """Return the name of an operator's fused activation; raise ModelError if not in FUSED."""
     activation = str(operator.options.get("FusedActivationFunction", "NONE"))
     if activation not in FUSED:
         raise ModelError(f"the fused activation {activation} is not supported")
@@ -32,9 +32,9 @@ def fused_activation(operator: Operator) -> str:
 
 
 def bias_values(bias: Tensor | None, n: int) -> NDArray[np.int64]:
-    """Return the `n` values of a bias, or zeros if there is none.
+    """Return the `n` values of a bias, or `n` zeros if `bias` is None.
 
-    Raises ModelError for another size or type.
+    Raises ModelError if the bias has another size, or another type than int32.
     """
     if bias is None:
         return np.zeros(n, np.int64)
@@ -45,7 +45,7 @@ def bias_values(bias: Tensor | None, n: int) -> NDArray[np.int64]:
 
 
 def multiplier(scale: float) -> tuple[int, int]:
-    """Return LiteRT's multiplier and shift for a scale.
+    """Return LiteRT's (q, shift) for a scale: q * 2^(shift - 31) is nearest to `scale`.
 
     Raises ModelError if the scale is too large for the machine.
     """
@@ -57,13 +57,13 @@ def multiplier(scale: float) -> tuple[int, int]:
 
 
 def check_symmetric(weights: Tensor) -> None:
-    """Raise ModelError if weights have a zero point, unless they are uint8 in the file."""
+    """Raise ModelError if weights have a zero point other than 0, and are not uint8 in the file."""
     if bool(weights.zero_points.any()) and not weights.unsigned:
         raise ModelError("its weights have a zero point other than 0, which is not supported")
 
 
 def centred(weights: Tensor) -> NDArray[np.int64]:
-    """Return the codes of weights less their zero point, which is 0 unless the file has uint8."""
+    """Return the codes of weights minus their zero point, which is 0 unless the file has uint8."""
     assert weights.data is not None
     if weights.unsigned and len(weights.zero_points) != 1:
         raise ModelError("its weights of uint8 need one scale and one zero point")
@@ -74,11 +74,12 @@ def centred(weights: Tensor) -> NDArray[np.int64]:
 def fully_connected(
     graph: Graph, operator: Operator, source: Tensor, result: Tensor, semantics: Semantics
 ) -> tuple[Layer, int]:
-    """Return the layer for FULLY_CONNECTED, and the number of its inexact channels.
+    """Return a pair: the layer for FULLY_CONNECTED, and the number of the layer's inexact channels.
 
-    Weights of more than 8 bits become a sum of several matrices of 8 bits. The layer then needs its
-    inputs once for each matrix. A channel is inexact if no multiplier gives all of LiteRT's
-    results, see exact_multipliers. Raises ModelError for an unsupported operator.
+    Weights of more than 8 bits are split into several matrices of 8 bits, which add up to the
+    weights. The layer has these matrices one after another along K, so its input must be repeated
+    for each matrix. A channel is inexact if no multiplier gives all of LiteRT's results, as
+    exact_multipliers explains. Raises ModelError if the operator is not supported.
     """
     inputs = [graph.tensors[n] if n >= 0 else None for n in operator.inputs]
     weights = inputs[1] if len(inputs) > 1 else None
@@ -127,9 +128,9 @@ def fully_connected(
 def _double_multipliers(
     source: Tensor, result: Tensor, weights: Tensor, n: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return multipliers and shifts of a layer for DOUBLE rounding, as in LiteRT 1.2.0."""
+    """Return (multipliers, shifts) of the `n` channels for DOUBLE rounding, as in LiteRT 1.2.0."""
     if len(weights.scales) == 1:
-        # LiteRT multiplies a single scale of all weights in float32.
+        # If all weights have one scale, LiteRT multiplies it by the input's scale in float32.
         scales = np.full(n, to_single(source.scale * weights.channel_scales[0]) / result.scale)
     else:
         scales = source.scale * weights.channel_scales / result.scale
@@ -144,12 +145,12 @@ def _single_multipliers(
     values: NDArray[np.int64],
     bias: NDArray[np.int64],
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
-    """Return multipliers and shifts of a layer for SINGLE rounding, and whether each is exact.
+    """Return (multipliers, shifts, exact) of the channels for SINGLE rounding, as in LiteRT 2.3.0.
 
-    SINGLE rounding is for the results of LiteRT 2.3.0.
+    `exact` is true for a channel if all its results equal LiteRT's results.
     """
     zero_point = source.zero_point
-    # The limits are the least and the greatest sum that any input gives.
+    # The limits are the least and the greatest sum of each channel that an input can give.
     low_end, high_end = values * (-128 - zero_point), values * (127 - zero_point)
     limits = (
         bias + np.minimum(low_end, high_end).sum(axis=0),
