@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves of elements: operations that fill each element of a result with an element of their source.
 
-A move is described by its origin, an array of the result's size. For each element of the result the
-origin has the position of an element of the source, or -1 for a fill value. From the origin the
-compiler chooses the cheapest operations that make the move on the machine. A move that would take
-too many operations stays on the host.
+A move is described by its origin, an array of the result's size. For each element of the result,
+the origin has the position of an element of the source, or -1 for a fill value. Positions count the
+elements of a value from 0, with the last dimension fastest. From the origin the compiler chooses
+the cheapest operations that make the move on the machine. A move that would take too many
+operations stays on the host.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ from systola.compiler.shape_checks import MOST_ELEMENTS
 MOST_PARTS = 64
 """Largest number of parts into which a move on the machine may cut a value."""
 MOST_WEIGHTS = 1 << 22
-"""Largest number of weights, nearly all of them zero, of a convolution that only moves channels."""
+"""Largest number of weights of a convolution that only moves channels. Nearly all of its weights
+are 0.
+"""
 MAX_TOP, MAX_LEFT, MAX_KERNEL = 2047, 127, 255
 MAX_STRIDE, MAX_SIDE = 255, 4095
 """Largest operands of Set_Config_Window: row and column of the first window, kernel, stride, and
@@ -51,9 +54,9 @@ Positions = NDArray[np.int64]
 
 
 def check_size(*values: Value) -> None:
-    """Raise ModelError if a value has too many elements to be moved.
+    """Raise ModelError if one of the values has more elements than a move may have.
 
-    A move needs an array with the origin of each element.
+    The limit bounds memory: a move is described by an array with an origin for each element.
     """
     for value in values:
         if value.pixels * value.channels > MOST_ELEMENTS:
@@ -65,9 +68,9 @@ def moved(
 ) -> list[Item]:
     """Return the operations that move elements from `source` to `result`, a value of the same type.
 
-    `origin` has for each element of the result a position in the source, or -1 for `fill`. The
-    shape of `origin` may be any shape. Raises ModelError unless `origin` has as many elements as
-    the result.
+    For each element of the result, `origin` has a position in the source, or -1 for the value
+    `fill`. The shape of `origin` does not matter. Raises ModelError if `origin` has another number
+    of elements than the result, or if a value is too large.
     """
     check_size(source, result)
     size = source.pixels * source.channels
@@ -85,8 +88,10 @@ def moved(
 
 
 def repacked(operator: str, source: Value, result: Value) -> list[Item]:
-    """Return the operations that give `source` the shape of `result` and lay its elements out
-    accordingly in lines of the buffer.
+    """Return the operations that give `source` the shape of `result`, and move its elements to the
+    buffer lines that this shape needs.
+
+    The elements keep their order.
     """
     order = np.arange(source.pixels * source.channels)
     items = on_the_machine(operator, source, result, order, 0)
@@ -98,8 +103,9 @@ def repacked(operator: str, source: Value, result: Value) -> list[Item]:
 def on_the_machine(
     operator: str, source: Value, result: Value, origin: Positions, fill: int
 ) -> list[Item] | None:
-    """Return the operations for a move of int8 on the machine, or None if they would be too
-    many.
+    """Return the operations that make a move of int8 on the machine.
+
+    Returns None if the machine cannot make the move, or if it would take too many operations.
     """
     mover = _Mover(operator, source, result, fill)
     positions = origin.reshape(result.pixels, result.channels)
@@ -111,7 +117,7 @@ def on_the_machine(
 def check_moves(source: int, result: int) -> None:
     """Raise ModelError if a convolution that only moves channels would have too many weights.
 
-    `source` and `result` are numbers of channels.
+    `source` and `result` are the numbers of channels of its source and result.
     """
     if source * result > MOST_WEIGHTS:
         raise ModelError(f"moving {source} channels to {result} is not supported")
@@ -125,10 +131,11 @@ def gathered(
     fill: int,
     window: Window | None = None,
 ) -> Convolution:
-    """Return a convolution that only moves channels: `channels`[c] of the source becomes channel c.
+    """Return a convolution that only moves: channel c of the result is channel `channels`[c] of the
+    source.
 
-    If `channels`[c] is -1, channel c is filled with `fill`. A `window` with a single tap also moves
-    pixels; without it pixels stay in their places.
+    Where `channels`[c] is -1, channel c of the result has the value `fill`. A `window`, which must
+    have a single tap, also moves pixels. Without a window all pixels stay in their places.
     """
     weights = np.zeros((1, 1, source.channels, len(channels)), np.int8)
     there = channels >= 0
@@ -152,11 +159,13 @@ def gathered(
 
 
 def constant_value(operator: str, name: str, data: NDArray[np.int8]) -> tuple[Value, Binary]:
-    """Return a value of constants, and the operation that makes it, a sum of the constants and
-    zeros.
+    """Return a value of constants, and the operation that makes this value on the machine.
+
+    The operation adds zeros to the constants.
     """
     result = Value(name, data.shape)
-    # The scale multiplies by 2^30 * 2^(20 - 31) = 2^19, which the output's scale takes back.
+    # The scale multiplies by 2^30 * 2^(20 - 31) = 2^19. The output's multiplier and shift divide by
+    # 2^19.
     scale = Scale(0, 1 << 30, 0)
     return result, Binary(
         operator=operator,
@@ -177,11 +186,13 @@ def _view(operator: str, source: Value, result: Value) -> Item:
 
 
 def _separate(positions: Positions, channels: int) -> tuple[Positions, Positions] | None:
-    """Return a move as two lists, or None if pixels do not all take the same channels.
+    """Return the origin of a move as two arrays, for pixels and for channels; None if this is
+    impossible.
 
-    The first list has a pixel of the source for each pixel of the result. The second list has a
+    The first array has a pixel of the source for each pixel of the result. The second one has a
     channel of the source for each channel of the result. Pixels and channels count from 0; -1
-    stands for the fill.
+    stands for the fill value. It is impossible if pixels of the result take different channels, or
+    if all elements are filled.
     """
     there = positions >= 0
     rows: NDArray[np.bool_] = np.logical_or.reduce(there, axis=1)
@@ -200,9 +211,10 @@ def _separate(positions: Positions, channels: int) -> tuple[Positions, Positions
 
 @dataclass(frozen=True)
 class _Walk:
-    """A window that moves over a map, and in each position sees one pixel, or none outside the map.
+    """A window of one tap that moves over a map. In each position it sees one pixel of the map, or
+    none if it is outside.
 
-    `height` and `width` are the size of the map.
+    `height` and `width` are the size of the map, in pixels.
     """
 
     height: int
@@ -221,7 +233,9 @@ class _Mover:
         self.items: list[Item] = []
 
     def finished(self) -> list[Item]:
-        """Return the collected operations, without a last change of shape that changes nothing."""
+        """Return the collected operations; a last Reshape that leaves the shape as it is is left
+        out.
+        """
         if len(self.items) > 1:
             *others, producer, view = self.items
             if (
@@ -234,10 +248,11 @@ class _Mover:
         return self.items
 
     def separate(self, pixels: Positions, channels: Positions) -> bool:
-        """Add operations that move whole pixels, and move the channels of all pixels in the same
-        way.
+        """Add operations that move whole pixels, and that move the channels of each pixel in the
+        same way.
 
-        Returns False if the machine cannot do this move.
+        `pixels` and `channels` are the two arrays of _separate. Returns True, or False if the
+        machine cannot make this move.
         """
         source, count = self.source, len(channels)
         same = len(pixels) == source.pixels and np.array_equal(pixels, np.arange(len(pixels)))
@@ -263,7 +278,7 @@ class _Mover:
         if bool((pixels < 0).any()):
             return False
         if together:
-            # The pixels lie in the right order already, so nothing moves.
+            # The pixels are consecutive in the source. So they are cut out, and none of them moves.
             self._view(self._cut_pixels(source, int(pixels[0]), len(pixels)), self.result)
             return True
         if walk:
@@ -272,8 +287,11 @@ class _Mover:
         return self._runs(source, pixels) or self._spread(source, pixels)
 
     def pieces(self, positions: Positions) -> bool:
-        """Add operations that join pieces of the source's pixels to each pixel of the result;
-        return whether this is possible.
+        """Add operations that make each pixel of the result by joining pieces of the source's
+        pixels.
+
+        Returns True. Returns False, and adds nothing, if there are too many pieces or elements to
+        fill.
         """
         if bool((positions < 0).any()):
             return False
@@ -294,8 +312,11 @@ class _Mover:
         return True
 
     def _runs(self, source: Value, pixels: Positions) -> bool:
-        """Add operations that join runs of consecutive pixels to the result; return whether the
-        runs are few enough.
+        """Add operations that cut runs of consecutive pixels from `source` and join them to the
+        result.
+
+        `pixels` has a pixel of `source` for each pixel of the result. Returns True. Returns False,
+        and adds nothing, if there are too many runs.
         """
         edges = np.flatnonzero(np.diff(pixels) != 1) + 1
         if len(edges) >= MOST_PARTS:
@@ -306,11 +327,11 @@ class _Mover:
         return True
 
     def _spread(self, source: Value, pixels: Positions) -> bool:
-        """Add a pooling that repeats each pixel of a column along a row, or of a row along a
-        column.
+        """Add a pooling that repeats each pixel of a column along a row, or each pixel of a row
+        along a column.
 
-        Each window of the pooling sees a single pixel. Returns False if the result is no such
-        repetition.
+        Each window of the pooling sees a single pixel. Returns True. Returns False, and adds
+        nothing, if the result is no such repetition of `source`.
         """
         for height, width in _grids(self.result):
             grid = pixels.reshape(height, width)
@@ -329,7 +350,7 @@ class _Mover:
         return False
 
     def _pool(self, source: Value, walk: _Walk) -> None:
-        """Add a max pooling that only moves pixels, as each of its windows sees a single pixel."""
+        """Add a max pooling that only moves pixels: each of its windows sees a single pixel."""
         taken = self._map(source, walk)
         placed = self._value((1, *walk.window.out, source.channels))
         self.items.append(
@@ -353,9 +374,11 @@ class _Mover:
         return result
 
     def _cut(self, source: Value, axis: int, start: int, count: int) -> Value:
-        """Return a part of a value along an axis, and add the operation that cuts it.
+        """Return `count` neighbouring places of `source` along an axis, and add the operation that
+        cuts them out.
 
-        The axis must count channels, or all axes before it must have size 1.
+        `start` is the first place, counted from 0. The axis must be the last one, which counts
+        channels, or all axes before it must have size 1.
         """
         if count == source.shape[axis]:
             return source
@@ -366,10 +389,12 @@ class _Mover:
         return part
 
     def _cut_pixels(self, source: Value, start: int, count: int) -> Value:
-        """Return `count` consecutive pixels of a value.
+        """Return `count` consecutive pixels of `source` from pixel `start` on, and add the
+        operations for this.
 
-        If the pixels are whole parts along a dimension, the value is cut along this dimension.
-        Otherwise it is cut as a matrix of pixels x channels.
+        The cut goes along the first dimension with a size above 1, if it falls between two places
+        of this dimension at both ends. Otherwise `source` is first made a matrix of pixels x
+        channels.
         """
         for axis, size in enumerate(source.shape[:-1]):
             inner = math.prod(source.shape[axis + 1 : -1])
@@ -380,8 +405,9 @@ class _Mover:
         return self._cut(self._flat(source), 0, start, count)
 
     def _joined(self, parts: list[Value], axis: int) -> Value:
-        """Return the matrices `parts` joined along an axis, and add the operation that
-        joins them.
+        """Return the matrices `parts` joined along an axis, and add the operation that joins them.
+
+        A single part is returned as it is.
         """
         if len(parts) == 1:
             return parts[0]
@@ -394,7 +420,7 @@ class _Mover:
         return result
 
     def _flat(self, source: Value) -> Value:
-        """Return `source` as a matrix of pixels x channels, by a change of shape if needed."""
+        """Return `source` as a matrix of pixels x channels, and add a Reshape if one is needed."""
         if len(source.shape) == 2:
             return source
         flat = self._value((source.pixels, source.channels))
@@ -402,7 +428,9 @@ class _Mover:
         return flat
 
     def _map(self, source: Value, walk: _Walk) -> Value:
-        """Return `source` with the shape of the map over which the window of `walk` goes."""
+        """Return `source` with the shape of the map that `walk` describes, and add a Reshape if one
+        is needed.
+        """
         shape = (1, walk.height, walk.width, source.channels)
         if source.shape == shape:
             return source
@@ -422,10 +450,11 @@ def _one_tap(out: tuple[int, int]) -> Window:
 
 
 def _grids(value: Value) -> Iterator[tuple[int, int]]:
-    """Yield (height, width) of each map into which the pixels of a value can be grouped.
+    """Yield (height, width) of each map into which the pixels of a value can be grouped in their
+    order.
 
-    The width is the product of some last sizes of the value's shape, without the channels: of all,
-    of all but the first, and so on.
+    The width is a product of last sizes of the value's shape, without the channels. So the shape 2
+    x 3 x 4 x channels gives (1, 24), (2, 12), (6, 4) and (24, 1).
     """
     sizes = value.shape[:-1]
     seen: set[int] = set()
@@ -437,9 +466,11 @@ def _grids(value: Value) -> Iterator[tuple[int, int]]:
 
 
 def _walk(source: Value, result: Value, pixels: Positions) -> _Walk | None:
-    """Return a window of one tap that visits `pixels` in their order, or None if there is none.
+    """Return a window of one tap that visits `pixels` of the source in their order, with the map
+    that it moves over.
 
-    A -1 in `pixels` means that the window must be outside the map there.
+    `pixels` has a pixel of the source for each pixel of the result. Where it is -1 the window must
+    be outside the map. Returns None if there is no such window.
     """
     for height, width in _grids(source):
         for rows, columns in _grids(result):
@@ -473,17 +504,19 @@ def _walk(source: Value, result: Value, pixels: Positions) -> _Walk | None:
 
 
 def _steps(places: Positions, size: int) -> tuple[int, int] | None:
-    """Return the first of several rows or columns at equal distances, and this distance.
+    """Return the first of several rows or columns of a map at equal distances, and their distance.
 
-    `places` has rows or columns of a map that has `size` of them; -1 stands for any place outside
-    the map. Returns None if all places are outside, or if the distance cannot be a stride.
+    `places` has the numbers of these rows or columns, counted from 0; -1 stands for any place
+    outside the map. `size` is the number of rows or columns of the map. The first one is negative
+    if it lies before the map. Returns None if all places are outside, or if the distance cannot be
+    a stride. The caller checks that all distances are equal.
     """
     inside = np.flatnonzero(places >= 0)
     if len(inside) == 0:
         return None
     if len(inside) == 1:
-        # If only one of several places is inside the map, the distance is the size of the map,
-        # which puts all others outside.
+        # With a single place inside the map, any distance fits that puts the others outside. The
+        # size of the map is such a distance.
         step = 1 if len(places) == 1 else size
     else:
         step = int(places[inside[1]] - places[inside[0]])

@@ -35,8 +35,10 @@ class Network:
     """A network that is ready to be compiled for a machine."""
 
     inputs: tuple[Value, ...]
-    """Inputs as the user gives them; `translation.repeat` samples, if not 1, lie along the first
-    dimension.
+    """Inputs as the user gives them.
+
+    If the model's own shapes have a batch size, which is `translation.repeat`, it is the first
+    dimension of each input.
     """
     outputs: tuple[Value, ...]
     translation: Translation
@@ -44,14 +46,14 @@ class Network:
 
     @property
     def macs(self) -> int:
-        """Number of multiply-accumulates on the machine for one sample."""
+        """Number of multiply-accumulates on the machine for one sample of the user."""
         stages = (stage for stage in self.stages if isinstance(stage, Operations))
         return self.translation.repeat * sum(stage.macs for stage in stages)
 
 
 @dataclass(frozen=True)
 class DeviceStage:
-    """A stage of a network on the machine: a program, the values it takes and the values it
+    """A stage of a network that runs on the machine: a program, and the values that it takes and
     makes.
     """
 
@@ -62,12 +64,12 @@ class DeviceStage:
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """A variable of a network, which keeps its value from one sample to the next."""
+    """A variable of a network: its value after one sample is its value before the next sample."""
 
     before: Value
     after: Value
     first: NDArray[Any]
-    """Value of the variable before the first sample."""
+    """Value of the variable before the first sample of all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,42 +78,54 @@ class CompiledNetwork:
 
     samples: int
     sources: tuple[Value, ...]
-    """Inputs of the network; a sample of the user is `translation.repeat` samples here."""
+    """Inputs of the network, for one sample of the stages.
+
+    One sample of the user is as many samples of the stages as `repeat` of the network's
+    Translation.
+    """
     results: tuple[Value, ...]
-    """Outputs of the network, for the same samples as `sources`."""
+    """Outputs of the network, for one sample of the stages."""
     stages: tuple[HostStage | DeviceStage | InterpretedStage, ...]
     variables: tuple[Variable, ...] = ()
-    """Variables of the network; a network with variables is compiled for one sample."""
+    """Variables of the network. A network with variables is always compiled for one sample."""
     on_chip: OnChip | None = None
-    """Variables that stay in the buffer, or None; the stages take only the values of other
-    variables.
+    """Variables that stay in the unified buffer, with the programs that use them; None if there are
+    none.
+
+    Values of other variables are inputs and outputs of the stages.
     """
 
     @property
     def on_host(self) -> tuple[int, ...]:
-        """Indices in `variables` of the variables that do not stay in the buffer, but are inputs
-        and outputs of the stages.
+        """Indices in `variables` of those that do not stay in the unified buffer.
+
+        The values of these variables are inputs and outputs of the stages.
         """
         away = self.on_chip.numbers if self.on_chip else ()
         return tuple(number for number in range(len(self.variables)) if number not in away)
 
 
 def build_network(graph: Graph, semantics: Semantics = Semantics.LITERT_2) -> Network:
-    """Return the network `graph` in stages, with the results of the interpreter `semantics`.
+    """Return the network of a TFLite model, `graph`, in stages.
 
-    Raises ModelError, with number and kind of the operator, if something is not supported.
+    The network gives the results of the interpreter version `semantics`. Raises ModelError, with
+    number and kind of the operator, if something is not supported.
     """
     return make_network(translate(graph, semantics))
 
 
 def make_network(translation: Translation) -> Network:
-    """Return a translated network in stages, after a rewrite of operations that machines lack."""
+    """Return a translated network in stages.
+
+    Operations that no machine has are first replaced by operations that machines have.
+    """
     return in_stages(with_whole_maps(with_short_windows(with_small_pools(translation))))
 
 
 def in_stages(translation: Translation) -> Network:
-    """Return a network, or a piece of a network, in stages; its operations must be rewritten
-    already, as in make_network.
+    """Return a network, or a piece of a network, in stages, without any change of its operations.
+
+    The caller has replaced operations that no machine has, as make_network does.
     """
     inputs, outputs = _without_variables(translation)
     return Network(
@@ -125,7 +139,7 @@ def in_stages(translation: Translation) -> Network:
 def _without_variables(
     translation: Translation,
 ) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-    """Return the inputs and outputs of the model, without the values of its variables."""
+    """Return the model's inputs and outputs as two tuples, without the values of its variables."""
     inputs, outputs, count = translation.inputs, translation.outputs, translation.variables
     return inputs[: len(inputs) - count], outputs[: len(outputs) - count]
 
@@ -137,10 +151,10 @@ def _seen(values: Sequence[Value], repeat: int) -> tuple[Value, ...]:
 
 
 def compile_network(config: Config, network: Network, samples: int) -> CompiledNetwork:
-    """Compile `network` for `samples` samples at a time.
+    """Compile `network` for `samples` samples of the user at a time.
 
-    Raises CompileError if something does not fit the machine, and for a network with variables and
-    several samples.
+    Raises CompileError if something does not fit the machine, or if a network with variables is
+    compiled for several samples.
     """
     if network.translation.variables and samples > 1:
         raise CompileError("a network with variables takes one sample at a time")
@@ -193,8 +207,10 @@ def _compile_stages(
 def _compile_chain(
     config: Config, operations: Operations, chain: Chain, samples: int
 ) -> list[DeviceStage]:
-    """Return a chain of layers as one program, or several if values between layers do not fit the
-    buffer.
+    """Return the compiled stages for a chain of layers, if possible a single one.
+
+    A chain that does not fit the machine as one program is halved, again and again, until all its
+    pieces fit. Raises CompileError if a single layer does not fit.
     """
     rows = chain.rows * samples
     values = [

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The LSTM of one sequence, block by block of its cells, with the fewest tiles for each step.
+"""The LSTM of one sequence, block by block of its cells, with the fewest tiles for each step in
+time.
 
-Each step in time needs all recurrent weights again, and these come from memory. So the products of
-the input x are made for all steps at once, before the first step. The four gates of a block come
-one after another. The lanes make the new state of a block while the array works on the next block.
-A step begins with the tiles for the first blocks of the state, while the lanes make the last block.
+Each step in time needs all recurrent weights, and the machine reads them from weight memory again.
+So the products of the input x are made for all steps in time at once, before the first one. A block
+has as many cells as a tile has columns. The array makes the sums of a block's four gates one after
+another. The lanes make the hidden state of a block while the array works on the next block. The
+lanes make the last block of the state last. So the array begins the next step in time with the
+weights for the other blocks of the state.
 
-Cells beyond the last full block are mixed if all their four gates fit one tile, the mixed tile. Its
-columns hold the gates FORGET, INPUT, CELL and OUTPUT of these cells side by side, each in a quarter
-of the columns. Four more tiles spread the sums: each gate gets a vector of its own, with its sums,
-as numbers of 16 bits, in all four quarters. The new state of these cells then takes four lines.
-Each line has the state in one quarter, and the zero point in the other quarters. So one tile holds
-the weights of these four lines for the four gates of a block.
+Cells beyond the last full block are mixed cells if their four gates fit the columns of one tile,
+the mixed tile. Otherwise they are a block with free columns. The mixed tile has the gates FORGET,
+INPUT, CELL and OUTPUT of the mixed cells side by side, each in a quarter of the columns. Four more
+tiles spread the sums: each gate gets a vector of its own, with the gate's sums of 16 bits in all
+four quarters. The new state of the mixed cells then takes four lines. Each line has the state in
+one quarter, and the zero point in the other quarters. So one tile holds the weights of these four
+lines for the four gates of a block.
 """
 
 from __future__ import annotations
@@ -42,35 +46,35 @@ from systola.compiler.lower.step import Step
 from systola.compiler.operations import Requantisation, Window
 
 GATE_INTEGER_BITS = 3
-"""Number of integer bits of the fixed-point argument of a gate's function."""
+"""Number of integer bits in the fixed-point argument of the cell gate's tanh."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """The buffer lines, accumulator rows, tiles and index registers that an LSTM uses."""
+    """The buffer lines, accumulator rows, weight tiles and index registers that an LSTM uses."""
 
     inputs: int
-    """First buffer line of the products of the input x; each tile along N has two lines for each
-    step in time.
+    """First buffer line of the products of the input x.
+
+    Each tile along N has two lines for each step in time: low bytes and high bytes.
     """
     states: int
-    """First buffer line of the hidden states before each step in time and after the last step.
+    """First buffer line of the hidden states of the blocks: a state before the first step in time,
+    then a state after each step in time.
 
     A state has a line for each block of cells.
     """
     quarters: int
-    """First buffer line of the states of the mixed cells: four lines before each step in time, and
-    four after the last step.
+    """First buffer line of the hidden states of the mixed cells: four lines before the first step
+    in time, then four lines after each step in time.
     """
     cells: int
     mixed: int
-    """First of two buffer lines that no instruction uses.
-
-    `cells` is the first buffer line of the cells, with two lines for each block.
-    """
+    """First buffer line of the cells: two lines for each block, then two for the mixed cells."""
+    """First of two buffer lines, if there are mixed cells, that no instruction uses."""
     spread: int
-    """First buffer line of the gates of the mixed cells: two lines for each gate, in the order
-    SPREAD.
+    """First buffer line of the gates of the mixed cells: two lines for each gate, and the gates in
+    the order of SPREAD.
     """
     sums: int
     """First accumulator row of the sums of one step in time.
@@ -79,23 +83,25 @@ class Places:
     sums of one gate of these cells in all four quarters.
     """
     tiles: int
-    """Tile in weight memory, counted from 0, at which the tiles for a step in time begin."""
+    """Number of the first weight tile for a step in time, counted from 0 in weight memory."""
     line: int
-    """Index register with the first line of the present step in time, counted from the first line
-    of a tile in `inputs`.
+    """Index register with the number of lines before the present step in time, for each tile along
+    N in `inputs`.
     """
     state: int
-    """Index register with the first line of the present step in time, counted from line `states`.
-
-    `quarter` is a register that counts from line `quarters` in the same way.
+    """Index register with the number of lines from `states` to the state before the present step in
+    time.
+    """
+    """Index register with the number of lines from `quarters` to the mixed cells' state before the
+    present step in time.
     """
     quarter: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LstmByBlocksStep(Step):
-    """A step of the program for an LSTM: all steps in time of one sequence, block by block of
-    cells.
+    """A step of the program that runs an LSTM on all steps in time of one sequence, block by block
+    of cells.
     """
 
     source: FeatureMap
@@ -110,12 +116,14 @@ class LstmByBlocksStep(Step):
     update_entry: Entries
     hidden_output: Requantisation
     hidden_entries: Entries
-    """Parameter entries of the new state: one for all columns, then one for each quarter of the
-    mixed cells.
+    """Parameter entries for the new hidden state.
+
+    The first one is for the blocks, and covers all columns. If there are mixed cells, four more
+    follow, each for one quarter of the columns.
     """
     start: Lines
-    """Constant lines: the states before the first step in time, then two lines of zeros for the
-    cells of each block.
+    """Constant lines: the hidden states before the first step in time, then zeros for the cells,
+    two lines for each block and two for the mixed cells.
     """
     scratch: Lines
     cell_bits: int
@@ -201,8 +209,8 @@ class LstmByBlocksStep(Step):
                 )
 
     def _emit_inputs(self, emitter: Emitter, places: Places) -> None:
-        """Emit the products of the input for all steps in time: of the mixed tile, then of each
-        block.
+        """Emit the products of the input x for all steps in time: first for the mixed tile, then
+        for each block of cells.
         """
         source, layout, steps = self.source, self.layout, self.source.pixels
         groups = [range(layout.mixed)] if layout.mixed else []
@@ -233,11 +241,12 @@ class LstmByBlocksStep(Step):
             )
 
     def _emit_step(self, emitter: Emitter, places: Places, *, last: bool) -> None:
-        """Emit a step in time of the LSTM, and the first products of the next step in time.
+        """Emit one step in time of the LSTM, and then the first products of the next step in time.
 
-        The array works ahead of the lanes. The products of the second and third block are emitted
-        before the lanes' instructions for the previous block. The products of a later block are
-        emitted before the lanes' instructions for the block two places earlier.
+        With `last` there is no next step in time. The array works ahead of the lanes. The products
+        of the second and third block come before the lanes' instructions for the previous block.
+        The products of a later block come before the lanes' instructions for the block two places
+        earlier.
         """
         blocks = self.layout.blocks
         self._emit_block(emitter, places, 1)
@@ -271,7 +280,11 @@ class LstmByBlocksStep(Step):
     def _emit_rest(
         self, emitter: Emitter, places: Places, tile: int, sums: int, rows: int, ahead: int
     ) -> None:
-        """Emit the products of the mixed cells' state with one tile of weights for this state."""
+        """Emit the products of the mixed cells' state with one weight tile, `tile`.
+
+        With `rows` = 1 only the first of the four lines of this state is taken, with GATES all
+        four. `ahead` is 0 for the present step in time, and 1 for the next one.
+        """
         self._emit_product(
             emitter,
             places.quarters + GATES * ahead,
@@ -284,11 +297,12 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_first(self, emitter: Emitter, places: Places, ahead: int) -> None:
-        """Emit the first products of a step in time: for the mixed tile and the first block's
-        gates.
+        """Emit the first products of a step in time: for the mixed tile and the gates of the first
+        block of cells.
 
-        This step in time is `ahead` steps after the present one. The lanes make the last block of
-        the state last, so _emit_first_late emits the products with this block.
+        `ahead` is 0 for the present step in time, and 1 for the next one. These products leave out
+        the last block of the state, since the lanes make it last. _emit_first_late emits the
+        products with this block.
         """
         mixed, blocks = self.layout.mixed, self.layout.blocks
         if mixed:
@@ -307,8 +321,10 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_first_late(self, emitter: Emitter, places: Places, ahead: int) -> None:
-        """Emit the products with the state's last block, for the mixed tile and the first block's
-        gates.
+        """Emit the products of the state's last block with the weights for the mixed tile and for
+        the gates of the first block of cells.
+
+        `ahead` is 0 for the present step in time, and 1 for the next one.
         """
         mixed, blocks = self.layout.mixed, self.layout.blocks
         self._emit_product(
@@ -324,9 +340,10 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_block(self, emitter: Emitter, places: Places, block: int) -> None:
-        """Emit the products of the whole state with the weights for the gates of a block.
+        """Emit the products of the whole state with the weights for the gates of one block of
+        cells.
 
-        The block must not be the first block.
+        `block` counts from 0, and must be at least 1: _emit_first is for block 0.
         """
         mixed, blocks = self.layout.mixed, self.layout.blocks
         tile = places.tiles + 2 * mixed + (mixed + GATES) * blocks
@@ -347,9 +364,10 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_spread(self, emitter: Emitter, places: Places) -> None:
-        """Emit the sums of the mixed tile, and the product that spreads these sums.
+        """Emit the instructions that spread the sums of the mixed tile.
 
-        The spread sums have a vector for each gate of the mixed tile.
+        An Activate writes these sums to the buffer. A product then gives each gate of the mixed
+        tile a vector of its own, with the gate's sums in all four quarters.
         """
         layout = self.layout
         blocks, mixed = layout.blocks, layout.mixed
@@ -368,7 +386,9 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_mixed(self, emitter: Emitter, places: Places) -> None:
-        """Emit the instructions for the new state of the mixed cells."""
+        """Emit the lanes' instructions that make the new state of the mixed cells from the spread
+        sums.
+        """
         line = {place: places.spread + 2 * number for number, place in enumerate(SPREAD)}
         for place, rows, function, bits in (
             (FORGET, GATES - 1, Function.SIGMOID, 0),
@@ -428,8 +448,10 @@ class LstmByBlocksStep(Step):
     def _emit_sums(
         self, emitter: Emitter, places: Places, tile: int, line: int, **operands: int
     ) -> None:
-        """Emit an Activate that adds the products with the state and with the input x, for one tile
-        along N.
+        """Emit an Activate that adds the products of the state to the products of the input x, for
+        one tile along N.
+
+        The results overwrite the products of the input x, which begin at buffer line `line`.
         """
         emitter.emit(
             Opcode.ACTIVATE,
@@ -446,7 +468,13 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_cell(self, emitter: Emitter, cell: int, line: dict[int, int], register: int) -> None:
-        """Emit the instructions for the new values of a block of cells."""
+        """Emit the instructions that update the cells: forget gate x cells, plus input gate x cell
+        gate.
+
+        `cell` is the first buffer line of these cells. `line` has the first buffer line of each
+        gate; the key is the gate. `register` is the index register that is added to the lines of
+        gates.
+        """
         multiply = {
             "operation": Operation.MULTIPLY,
             "destination": cell,
@@ -475,7 +503,9 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_tanh(self, emitter: Emitter, cell: int, line: dict[int, int], register: int) -> None:
-        """Emit the tanh of a block of cells, which overwrites the block's cell gate."""
+        """Emit the tanh of the cells, which overwrites their cell gate; nothing if the LSTM has no
+        such tanh.
+        """
         if self.has_tanh:
             emitter.emit(
                 Opcode.VECTOR,
@@ -503,6 +533,8 @@ class LstmByBlocksStep(Step):
     ) -> None:
         """Emit the instruction that makes one line of the hidden state after the present step in
         time.
+
+        The line is `target`, to which index register `target_register` is added.
         """
         output = self.hidden_output
         emitter.emit(
@@ -522,7 +554,9 @@ class LstmByBlocksStep(Step):
         )
 
     def _emit_results(self, emitter: Emitter, places: Places) -> None:
-        """Emit copies of the hidden states of all steps in time to the lines of the result."""
+        """Emit instructions that copy the hidden states after all steps in time to the lines of the
+        result.
+        """
         hidden, layout, steps = self.hidden, self.layout, self.source.pixels
         blocks = layout.blocks
         lines = [(places.states + blocks + block, blocks) for block in range(blocks)]

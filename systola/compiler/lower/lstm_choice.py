@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choice between two ways to lower an LSTM: block by block of its cells if possible, else by
-gates.
+"""The choice between two ways to lower an LSTM: block by block of its cells if possible, else gate
+by gate.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from systola.compiler.operations import Lstm, identity
 def chosen_lstm(
     config: Config, node: Lstm, source: FeatureMap, hidden: FeatureMap, sequences: int
 ) -> Step:
-    """Return the program step for an LSTM: block by block if possible, as this takes fewer tiles.
+    """Return the program step for an LSTM on `sequences` sequences.
 
-    Raises CompileError if the machine has no 16-bit modes.
+    The LSTM runs block by block of its cells if possible, as this takes fewer weight tiles.
+    Otherwise it runs gate by gate. Raises CompileError if the machine has no 16-bit modes.
     """
     if sequences == 1 and may_go_by_blocks(config, node, source, hidden):
         return lstm_by_blocks(config, node, source, hidden)
@@ -37,7 +38,10 @@ def chosen_lstm(
 
 
 def may_go_by_blocks(config: Config, node: Lstm, source: FeatureMap, hidden: FeatureMap) -> bool:
-    """Return whether the LSTM `node` can run block by block, with room for all steps in time."""
+    """Return whether the LSTM `node` can run block by block of its cells.
+
+    The machine must have room for the products of all steps in time at once.
+    """
     size, steps = hidden.channels.block, source.pixels
     layout = Layout(node.cells, size)
     return (
@@ -55,9 +59,10 @@ def may_go_by_blocks(config: Config, node: Lstm, source: FeatureMap, hidden: Fea
 def lstm_by_blocks(
     config: Config, node: Lstm, source: FeatureMap, hidden: FeatureMap
 ) -> LstmByBlocksStep:
-    """Return the program step for an LSTM block by block; may_go_by_blocks must be true for `node`.
+    """Return the program step that runs an LSTM block by block of its cells.
 
-    Raises CompileError if the machine has no 16-bit modes.
+    The caller has checked `node` with may_go_by_blocks. Raises CompileError if the machine has no
+    16-bit modes.
     """
     if not config.wide:
         raise CompileError(f"the machine '{config.name}' has no 16-bit modes")

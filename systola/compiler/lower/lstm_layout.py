@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The positions of an LSTM's cells in weight tiles, for an LSTM that runs block by block of cells.
+"""The positions of an LSTM's cells in weight tiles, for an LSTM that runs block by block of its
+cells.
 
-The method is described in compiler/lower/lstm_by_blocks.py.
+The method, with blocks, mixed cells and quarters, is described in compiler/lower/lstm_by_blocks.py.
+Tiles along N are tiles for different columns of results.
 """
 
 from __future__ import annotations
@@ -19,22 +21,27 @@ from systola.compiler.operations import Gate, Lstm, Requantisation
 
 GATES = 4
 FORGET, INPUT, CELL, OUTPUT = range(GATES)
-"""Number of each gate's tile, from 0, among the four tiles of a block of cells."""
+"""Numbers of the gates. In a block of cells, a gate's number is also the number of its tile,
+counted from 0 among the block's four tiles.
+"""
 SPREAD = (FORGET, INPUT, OUTPUT, CELL)
-"""Order of the mixed cells' gates when each gate has its own vector; SIGMOID gates come first."""
+"""Order of the mixed cells' gates when each gate has its own vector; the three SIGMOID gates come
+first, so one instruction suffices for them.
+"""
 LATE = 1
-"""Number of blocks at the end of the state that the first products of a step leave out, as the
-lanes make these blocks last.
+"""Number of last blocks of the state that the first products of a step in time leave out.
+
+The lanes make these blocks last.
 """
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A layout of an LSTM's cells in weight tiles."""
+    """A rule that gives each gate of each cell of an LSTM a column of a weight tile."""
 
     cells: int
     size: int
-    """Number of rows and columns of a tile."""
+    """Number of rows of a tile, and also of its columns."""
 
     @property
     def rest(self) -> int:
@@ -49,7 +56,7 @@ class Layout:
 
     @property
     def blocks(self) -> int:
-        """Number of blocks of cells that are not mixed."""
+        """Number of blocks of cells that are not mixed; the last block may be partly empty."""
         return self.cells // self.size if self.mixed else -(-self.cells // self.size)
 
     @property
@@ -63,9 +70,10 @@ class Layout:
         return self.mixed + GATES * self.blocks
 
     def columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return two arrays, with the gate and the cell of each column of each tile along N.
+        """Return two arrays, tiles along N x columns of a tile: the gate and the cell of each
+        column.
 
-        The cell is -1 for a column without a cell.
+        Cells count from 0. The cell is -1 for a column without a cell.
         """
         gates = np.tile(np.arange(GATES), (self.blocks, 1)).reshape(-1, 1)
         firsts = np.repeat(np.arange(self.blocks) * self.size, GATES)[:, np.newaxis]
@@ -88,24 +96,29 @@ class Weights:
     """The weight tiles of an LSTM, each of size x size, int8."""
 
     inputs: NDArray[np.int8]
-    """Tiles of the weights of the input x: tiles along N x tiles along K."""
+    """Weights of the input x: tiles along N x tiles along K."""
     recurrent: NDArray[np.int8]
-    """Tiles of the recurrent weights: tiles along N x blocks of the state."""
+    """Weights of the hidden state, without the mixed cells' state: tiles along N x blocks of the
+    state.
+    """
     rest: NDArray[np.int8]
-    """Weight tiles that multiply the state of the mixed cells (see `Layout.rest`).
+    """Weight tiles that multiply the state of the mixed cells; empty if there are no mixed cells.
 
-    The first one is for the gates of the mixed cells. A tile for the gates of each block follows.
+    The first tile is for the gates of the mixed cells. One tile for each block of cells follows.
     """
     spread: NDArray[np.int8]
-    """Weight tiles that copy each gate of the mixed tile to all quarters, in the order of
+    """Weight tiles that spread the sums of the mixed tile, one for each gate in the order of
     SPREAD.
+
+    A tile copies the gate's sums from the gate's quarter to all quarters.
     """
 
 
 def scratch_lines(layout: Layout, steps: int) -> Iterator[int]:
-    """Yield the number of buffer lines of each region of an LSTM's scratch memory.
+    """Yield the number of lines of each region of the buffer that an LSTM needs while it runs.
 
-    Regions come in the order of the first six fields of Places in lstm_by_blocks.
+    The regions are, in this order: inputs, states, quarters, cells, mixed and spread. Places in
+    lstm_by_blocks describes them.
     """
     yield 2 * steps * layout.tiles
     yield (steps + 1) * layout.blocks
@@ -116,16 +129,19 @@ def scratch_lines(layout: Layout, steps: int) -> Iterator[int]:
 
 
 def tiles_of(layout: Layout, gates: tuple[Gate, ...], source: Channels) -> Weights:
-    """Return the weights of the `gates` cut into tiles.
+    """Return the weights of an LSTM, cut into tiles.
 
-    The gates are in the order FORGET, INPUT, CELL, OUTPUT. `source` lays out the channels of the
-    input x.
+    `gates` has the gates in the order FORGET, INPUT, CELL, OUTPUT. `source` lays out the channels
+    of the input x.
     """
     size, blocks, mixed = layout.size, layout.blocks, layout.mixed
     of_gate, of_cell = layout.columns()
 
     def columns(rows: list[NDArray[np.int8]]) -> NDArray[np.int8]:
-        """Return the gates' weights in the columns of the layout: tiles x rows x columns."""
+        """Return weights as an array, tiles along N x rows x columns, in the columns of the layout.
+
+        `rows` has for each gate an array of weights, cells x rows.
+        """
         stacked = np.stack(rows)
         found = stacked[of_gate, :, of_cell]
         return np.where(of_cell[..., np.newaxis] < 0, 0, found).swapaxes(1, 2).astype(np.int8)
@@ -157,7 +173,7 @@ def tiles_of(layout: Layout, gates: tuple[Gate, ...], source: Channels) -> Weigh
 
 
 def tiles_of_a_step(layout: Layout, weights: Weights) -> NDArray[np.int8]:
-    """Return the weight tiles of a step in time, one after another in the order of their use."""
+    """Return the weight tiles of a step in time, in the order in which the array uses them."""
     mixed, size = layout.mixed, layout.size
     first = weights.recurrent[: mixed + GATES]
     parts = [weights.rest[: 2 * mixed], first[:, :-LATE], first[:, -LATE:]]
@@ -170,11 +186,12 @@ def tiles_of_a_step(layout: Layout, weights: Weights) -> NDArray[np.int8]:
 
 
 def away_of(layout: Layout, weights: Weights) -> NDArray[np.int64]:
-    """Return for each column of each tile along N the sum of the weights for other gates.
+    """Return sums of weights that only meet zero points, as an array: tiles along N x columns.
 
     Only tiles for the mixed cells' state have such weights: a quarter of the rows belongs to each
-    gate. A vector has the state in the rows of one gate, and the zero point in the rows of other
-    gates. So the caller subtracts these sums, times the zero point, from the biases.
+    gate. Each line of this state has the state in the rows of one gate. In the rows of the other
+    gates it has the zero point. So the caller subtracts these sums, times the zero point, from the
+    biases.
     """
     away = np.zeros((layout.tiles, layout.size), np.int64)
     if layout.mixed:
@@ -189,7 +206,11 @@ def away_of(layout: Layout, weights: Weights) -> NDArray[np.int64]:
 def tile_entries(
     config: Config, layout: Layout, sums: list[Requantisation], less: NDArray[np.int64]
 ) -> Entries:
-    """Return the parameter entries of all tiles along N, with `less` subtracted from the biases."""
+    """Return a parameter entry for each tile along N.
+
+    `sums` has the requantisation of each gate's sums. `less`, tiles along N x columns, is
+    subtracted from the biases.
+    """
     of_gate, of_cell = layout.columns()
 
     def columns(values: list[NDArray[np.int32]]) -> NDArray[np.int64]:
@@ -206,8 +227,8 @@ def tile_entries(
 
 
 def start_lines(layout: Layout, node: Lstm) -> NDArray[np.int8]:
-    """Return the constant lines: the states before the first step in time, then zeros for the
-    cells.
+    """Return the constant lines that an LSTM starts with: the hidden states before the first step
+    in time, then zeros for the cells.
     """
     size, blocks, mixed = layout.size, layout.blocks, layout.mixed
     lines = np.zeros((blocks + GATES * mixed + 2 * (blocks + mixed), size), np.int8)
@@ -222,7 +243,7 @@ def start_lines(layout: Layout, node: Lstm) -> NDArray[np.int8]:
 
 
 def packed(config: Config, tiles: NDArray[np.int8]) -> NDArray[np.uint8]:
-    """Return weight tiles in the format of weight memory."""
+    """Return weight tiles as they lie in weight memory: an array of tiles x bytes of a tile."""
     size = tiles.shape[-1]
     flat = tiles.reshape(-1, size, size)
     packed = np.zeros((len(flat), config.rows, config.weight_row_pitch), np.int8)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choice of steps for one operation if all its maps are in the buffer."""
+"""The choice of the steps that execute one operation if all its maps are in the unified buffer."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def node_steps(
     taps: dict[bytes, Lines],
     hidden: int,
 ) -> list[Step]:
-    """Return the steps for `node` on `samples` samples, in the order that lower/batch_rows.py
-    describes.
+    """Return the steps that execute `node` on `samples` samples.
 
-    `taps` has the lines of weights of depthwise convolutions by their bytes, so that equal ones are
-    stored once. `hidden` is the number of cycles that the array is busy with other work during a
-    depthwise convolution. Raises CompileError if the machine cannot do the operation.
+    lower/batch_rows.py describes the order of the samples' pixels in a map. `taps` has the buffer
+    lines of weights of depthwise convolutions, so that equal weights are stored once; the key is
+    the bytes of the weights. `hidden` is the number of cycles that the array is busy with other
+    work during a depthwise convolution. Raises CompileError if the machine cannot do the operation.
     """
     match node:
         case Convolution() if target.beside > 1:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps for a convolution and the depthwise convolution or pooling after it, interleaved.
 
-A block of the second operation needs only one block of the first operation. So the lanes work on a
-block while the array makes the next block. For each block, the rows that the lanes calculate are
-emitted before the convolution's next block, and the rows that the array calculates after it. If the
-first operation has a single block, the lanes work on rows while the array makes the next rows.
+A block of channels of the second operation needs only one block of the first operation. So the
+lanes work on a block while the array makes the next block. The array may also make some rows of a
+depthwise convolution. In each block, the rows for the lanes are emitted before the first
+operation's next block, and the rows for the array after it. If the first operation has a single
+block, the lanes work on rows while the array makes the next rows.
 """
 
 from __future__ import annotations
@@ -33,23 +34,26 @@ from systola.compiler.operations import DepthwiseConvolution, Node, Pooling, Val
 
 @dataclass(frozen=True)
 class Made:
-    """A record of the operations that have been lowered before the next operation."""
+    """A record of all operations that have been lowered so far, for the operation that is lowered
+    next.
+    """
 
     config: Config
     parts: tuple[Value, ...]
-    """Source of the next operation; several values if a concatenation along the rows makes the
-    source.
+    """Source of the next operation, as one value; or as several, if a concatenation joins their
+    rows.
     """
     layers: list[tuple[Node, list[Step]]]
-    """Operations that have been lowered so far, each with its steps."""
+    """Operations that have been lowered so far, each as a pair with its steps."""
     steps: list[Step]
     """Steps of the program that have been made so far, in the order of execution."""
 
     def convolutions(self) -> list[ConvolutionStep]:
-        """Return the steps of the convolutions that made the parts of the next operation's source.
+        """Return the steps of the convolutions that made the next operation's source, one for each
+        of `parts`.
 
-        Returns an empty list if another operation made a part, or if the last steps so far are not
-        these convolutions.
+        Returns an empty list if something other than a single convolution step made a part, or if
+        other steps follow these convolutions.
         """
         count = len(self.parts)
         found: list[ConvolutionStep] = []
@@ -60,9 +64,11 @@ class Made:
         return found if len(found) == count and found == self.steps[-count:] else []
 
     def replace(self, pieces: Sequence[list[Step]], rest: Sequence[Step]) -> None:
-        """Replace the steps of the last operations by `pieces`, and append the steps `rest`.
+        """Replace the steps of the last operations, as many as `pieces` has, and add the steps
+        `rest`.
 
-        `pieces` has a list of steps for each of these operations.
+        `pieces` has the new list of steps for each of these operations. The steps `rest` come after
+        all others in `steps`.
         """
         count = len(pieces)
         del self.steps[-count:]
@@ -79,11 +85,11 @@ def in_pieces(
     taps: dict[bytes, Lines],
     ahead: int,
 ) -> bool:
-    """Make `node` in pieces, between pieces of the convolutions before it, if this saves time.
+    """Put the steps of `node` between pieces of the convolutions before it, if this saves time.
 
-    Returns False, and changes nothing, if it saves no time. `taps` has the lines of weights that
-    are in the buffer already, by the bytes of the weights. `ahead` is the number of cycles that the
-    array is busy with other work after the pieces.
+    Returns True if it has changed `made` in this way, and False if `made` is unchanged. `taps` has
+    the buffer lines of weights that other steps have already; the key is the bytes of the weights.
+    `ahead` is the number of cycles that the array is busy with other work after the pieces.
     """
     config, makers = made.config, made.convolutions()
     if isinstance(node, DepthwiseConvolution) and makers and is_worth_rows(makers, node):
@@ -106,10 +112,11 @@ def in_pieces(
 
 
 def hidden_cycles(convolution: ConvolutionStep, tile: int = 0) -> int:
-    """Return how many cycles longer the array is busy than the activation unit, for one block.
+    """Return the number of cycles in which the lanes are free while the array makes one block of
+    channels of a convolution's result.
 
-    The block is a block of channels of a convolution's result. Each tile of the block counts as at
-    least `tile` cycles of the array.
+    Each pixel takes one cycle of the lanes. Each weight tile counts as at least `tile` cycles of
+    the array.
     """
     tiles = sum(one.tiles for one in convolution.passes)
     pixels = convolution.target.pixels
@@ -119,7 +126,8 @@ def hidden_cycles(convolution: ConvolutionStep, tile: int = 0) -> int:
 def pooling_blocks(
     config: Config, node: Pooling, source: FeatureMap, target: FeatureMap
 ) -> list[BlockSteps]:
-    """Return the steps for each block of a pooling of one sample.
+    """Return the steps for a pooling of one sample; the list has an element for each block of
+    channels.
 
     Raises CompileError if the machine cannot do the pooling.
     """
@@ -131,10 +139,10 @@ def pooling_blocks(
 def interleaved(
     config: Config, convolution: ConvolutionStep, blocks: Sequence[BlockSteps]
 ) -> tuple[list[Step], list[Step]]:
-    """Return the steps of a convolution and of the blocks of the next operation, interleaved.
+    """Return the steps of a convolution, interleaved with the steps for the blocks of the next
+    operation.
 
-    The steps come in two lists: all steps up to the convolution's last step, and all steps after
-    it.
+    The steps come as two lists: all steps up to the convolution's last step, and all later steps.
     """
     made = [convolution.block(number) for number in range(len(blocks))]
     steps = block_by_block(config, blocks, made)
@@ -151,12 +159,13 @@ def row_by_row(
     taps: dict[bytes, Lines],
     ahead: int,
 ) -> tuple[list[list[Step]], list[Step]]:
-    """Return the steps for convolutions with a single block, interleaved with rows of `node`.
+    """Return the steps for convolutions with a single block of channels, interleaved with rows of
+    `node`.
 
     The convolutions make the rows of `source`, one convolution after another. Returns a list of
-    steps for each convolution, and a list of the steps after all convolutions. `taps` has the lines
-    of weights that are in the buffer already, by the bytes of the weights. `ahead` is the number of
-    cycles that the array is busy with other work after all these steps.
+    steps for each convolution, and a list of the steps after all convolutions. `taps` has the
+    buffer lines of weights that other steps have already; the key is the bytes of the weights.
+    `ahead` is the number of cycles that the array is busy with other work after all these steps.
     """
     window, height = node.window, target.height
     row = window.kernel[0] * window.kernel[1] * target.width + STARTED
@@ -192,7 +201,8 @@ def row_by_row(
 def _bands(convolution: ConvolutionStep, row: int) -> list[ConvolutionStep]:
     """Return the steps of a convolution cut into bands of rows, one step for each band.
 
-    While the array makes a band, the lanes have about `row` cycles for other work, or more.
+    Where possible, a band keeps the array busy so long that the lanes are free for `row` cycles or
+    more.
     """
     height = convolution.target.height
     each = max(hidden_cycles(convolution) // height, 1)
@@ -201,9 +211,10 @@ def _bands(convolution: ConvolutionStep, row: int) -> list[ConvolutionStep]:
 
 
 def is_worth_rows(convolutions: Sequence[ConvolutionStep], node: DepthwiseConvolution) -> bool:
-    """Return whether the lanes have time for two rows of `node` or more during the convolutions.
+    """Return whether the lanes have time for two rows of `node` or more while the array makes the
+    convolutions.
 
-    Returns False unless the result of each convolution is a single block of channels.
+    Returns False if the result of a convolution has several blocks of channels.
     """
     taps = node.window.kernel[0] * node.window.kernel[1]
     hidden = sum(hidden_cycles(each) for each in convolutions)

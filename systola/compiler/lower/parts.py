@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arguments and the results of lowering."""
+"""The records that lowering works with: the choice of values in host memory, and the parts of a
+program.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +15,25 @@ from systola.compiler.operations import Node, Value
 
 @dataclass(frozen=True)
 class Spill:
-    """A choice of the values that are kept in host memory because the buffer is too small."""
+    """A choice of values that are kept in host memory because the unified buffer is too small."""
 
     values: frozenset[Value] = frozenset()
     """Values that are kept in host memory."""
     bands: Mapping[Value, int] = field(default_factory=dict[Value, int])
-    """Number of bands for each result that is spilled or is calculated from a spilled value."""
-    overlap: bool = True
-    """True if the compiler may use more of the buffer at a time to save cycles.
+    """Number of bands of rows in which a value is calculated; the key is the value.
 
-    The compiler then interleaves operations, makes parts of a value directly in their place, and
-    loads inputs early.
+    A key is a value in host memory, or the result of an operation that takes such a value.
+    """
+    overlap: bool = True
+    """True if the compiler may use more lines of the buffer at a time to save cycles.
+
+    It then interleaves operations, makes the parts of a concatenation directly in the result, and
+    loads inputs early. If False, it does none of these.
     """
     constants: bool = False
-    """True if constants are loaded before each use, and not once for the whole program."""
+    """True if constants are loaded before each use, False if they are loaded once for the whole
+    program.
+    """
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,8 @@ class Part:
     before: list[Step]
     """Steps before the first operation, which load inputs."""
     layers: list[tuple[Node, list[Step]]]
-    """Operations with their steps, in order; operations without steps are left out."""
+    """Pairs of an operation and its steps, in the order of execution; operations without steps are
+    left out.
+    """
     behind: list[Step]
     """Steps after the last operation, which write outputs and keep variables."""

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The placement of lines in the unified buffer, shared by lines that are never in use together."""
+"""The placement of lines in the unified buffer; lines that are never in use together may share a
+place.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,20 @@ from systola.compiler.lower.feature_map import Lines
 
 @dataclass
 class Life:
-    """A span of steps, from `first` to `last`, in which some lines hold a value."""
+    """A span of steps, `first` and `last` included, in which some lines hold a value.
+
+    Steps are counted from 0; step -1 stands for the time before the program's first step.
+    """
 
     lines: Lines
     first: int
     last: int
     what: str
-    """Description of the lines' content, for messages."""
+    """Description of the lines' content, for error messages."""
 
 
 class Misfit(CompileError):
-    """An error for lines without a place beside other lines that are needed at the same time."""
+    """An error that is raised if the buffer has no free place for the lines of a Life."""
 
     def __init__(self, life: Life, size: int) -> None:
         reason = (
@@ -38,9 +43,10 @@ class Misfit(CompileError):
 
 
 def place(lives: Sequence[Life], size: int) -> dict[Lines, int]:
-    """Choose a place in the buffer for the lines of each Life; return each place's first line.
+    """Choose a place in a buffer of `size` lines for the lines of each Life.
 
-    The buffer has `size` lines. Raises Misfit if the lines do not fit.
+    Returns the first buffer line of each place; the key is the Lines object. Raises Misfit if the
+    lines do not fit.
     """
     in_time = sorted(lives, key=lambda life: life.first)
     if most_at_once(lives) <= size:
@@ -56,9 +62,9 @@ def place(lives: Sequence[Life], size: int) -> dict[Lines, int]:
 
 
 def most_at_once(lives: Sequence[Life]) -> int:
-    """Return the largest number of lines that are in use in the same step.
+    """Return the number of lines in use in the step with the most lines in use.
 
-    A buffer with fewer lines is never enough.
+    No placement is possible in a buffer with fewer lines.
     """
     changes: dict[int, int] = {}
     for life in lives:
@@ -68,17 +74,18 @@ def most_at_once(lives: Sequence[Life]) -> int:
 
 
 def fill_in_time(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
-    """Place lines as `fill` does, but more quickly; `order` must be sorted by the lives' first
-    steps.
+    """Place lines more quickly than `fill`, with `order` sorted by the lives' first steps.
 
-    In this order a life can only meet earlier lives that have not ended. So the function compares
-    places with such lives only.
+    In this order, a life can only share steps with those earlier lives that have not ended. So the
+    function compares places with such lives only. It adds each place's first line to `places`.
+    Returns the first Life without a place, or None.
     """
     there: list[tuple[int, int, int]] = []
-    """First line, number of lines and last step of each life in the buffer, sorted by first line.
-    """
+    """Lives that have not ended, sorted by first line: (first line, number of lines, last step)."""
     floor, end = 0, max((life.last for life in order), default=0)
-    """Number of lines, from line 0 on, that are taken until the last step of the program."""
+    """`floor` is the number of lines, from line 0 on, that stay taken until the last step. `end` is
+    the number of the last step of any life.
+    """
     for life in order:
         there = [each for each in there if each[2] >= life.first]
         at = floor
@@ -97,9 +104,10 @@ def fill_in_time(order: Sequence[Life], size: int, places: dict[Lines, int]) -> 
 
 
 def fill(order: Sequence[Life], size: int, places: dict[Lines, int]) -> Life | None:
-    """Give the lines of each Life, in `order`, the lowest place that is free during all its steps.
+    """Give the lines of each Life, in `order`, the lowest place that is free during all steps of
+    this Life.
 
-    Returns the first Life for which there is no place, or None.
+    Adds each place's first line to `places`. Returns the first Life without a place, or None.
     """
     firsts = np.array([life.first for life in order])
     lasts = np.array([life.last for life in order])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pooling on the lanes of the activation unit."""
+"""Pooling in the lanes of the activation unit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class PoolingStep(MapStep):
 
     @property
     def cycles(self) -> int:
-        """Number of cycles of the step: one for each tap of each result."""
+        """Number of cycles of the step: one for each tap of the window, for each pixel and block of
+        channels of the result.
+        """
         taps = self.window.kernel[0] * self.window.kernel[1]
         return taps * self.target.pixels * self.target.channels.blocks
 
@@ -66,12 +68,12 @@ class PoolingStep(MapStep):
 def pooling_steps(
     config: Config, node: Pooling, source: FeatureMap, target: FeatureMap, samples: int
 ) -> list[PoolingStep]:
-    """Return the steps for a pooling of `samples` samples, in the order that lower/batch_rows.py
-    describes.
+    """Return the steps for a pooling of `samples` samples.
 
-    The maximum of a window may take two instructions: the first finds the maximum of each row of
-    the window, the second the maximum of these rows. Raises CompileError if neither one instruction
-    nor two can do the pooling.
+    lower/batch_rows.py describes the order of the samples' pixels in a map. The maximum of a window
+    may take two instructions: the first finds the maximum of each row of the window, the second the
+    maximum of these rows. Raises CompileError if neither one instruction nor two can do the
+    pooling.
     """
     height, width = source.height, source.width // samples
     window, edges = node.window, node.window.counts_differ(source.height, width)
@@ -96,8 +98,9 @@ def pooling_steps(
         return [_step(config, node, source, target, window, edges)]
     if node.reduction != Reduction.MAX:
         raise CompileError("the windows of its average lie apart in a batch")
-    # First each row of a window is reduced to a pixel. Then the columns of these pixels are
-    # reduced, for all samples side by side.
+    # One instruction cannot reduce these windows for all samples of a batch. So a first instruction
+    # reduces each row of a window to a pixel. A second one reduces each column of these pixels, for
+    # all samples side by side.
     rows, out = height, window.out
     name = f"rows of {node.operator}"
     between = new_map(name, rows, out[1] * samples, source.channels)
@@ -130,12 +133,12 @@ def pooling_steps(
 def _steps_by_count(
     config: Config, node: Pooling, source: FeatureMap, target: FeatureMap
 ) -> Iterator[PoolingStep]:
-    """Yield steps for an averaging, each for neighbouring windows with equally many taps inside the
-    map.
+    """Yield the steps of an averaging for a machine with too few parameter entries for one
+    instruction.
 
-    The sum of a window is divided by the number of its taps inside the map, and each such number
-    takes a parameter entry. If a machine has too few entries for one instruction, these steps do
-    the averaging. Their windows are cut at the edges of the map, so a step needs a single entry.
+    The sum of a window is divided by the number of its taps inside the map. Each such number takes
+    a parameter entry. So each step takes neighbouring windows of one row with the same taps inside
+    the map. It leaves out the taps outside the map, and needs a single entry.
     """
     window = node.window
     (top, left), (stride_y, stride_x) = window.first, window.stride
@@ -164,9 +167,10 @@ def _steps_by_count(
 
 
 def _inside(first: int, taps: int, apart: int, size: int) -> range:
-    """Return the range of a window's taps that lie within the columns or rows 0 to `size` - 1.
+    """Return the range of a window's taps, counted from 0 along one axis, that lie inside the map.
 
-    The first tap is at column or row `first`, and the taps are `apart` columns or rows apart.
+    The map has columns or rows 0 to `size` - 1. The first tap is at column or row `first`, and the
+    taps are `apart` columns or rows apart.
     """
     begin = max(0, -(first // apart))
     return range(min(begin, taps), max(min(taps, -(-(size - first) // apart)), min(begin, taps)))
@@ -180,8 +184,8 @@ def _step(
     window: Window,
     edges: bool,
 ) -> PoolingStep:
-    """Return the step for one pooling instruction; with `edges`, some windows reach over a sample's
-    edge.
+    """Return the step for one pooling instruction; `edges` is True if some windows reach over the
+    edge of a sample's map.
     """
     reduction, output = node.reduction, node.output
     entries = common_entry(config, output)
@@ -207,11 +211,13 @@ def _step(
 
 
 def reciprocal(count: int) -> Requantisation:
-    """Return the requantisation that divides a sum of `count` int8 by `count`, half away from zero.
+    """Return the requantisation that divides a sum of `count` int8 by `count`, with halves rounded
+    away from zero.
 
-    The multiplier is the least number of 31 bits above 1 / count. SINGLE rounds halves up. The
-    product for a negative half is just below the half, so it is rounded away from zero, too. No
-    other product crosses a half, as the multiplier's denominator is above 2 * 128 * count^2.
+    With its shift, the multiplier is the least number of 31 bits above 1 / `count`. SINGLE rounds
+    halves up. For a quotient at a negative half, the product is just below this half, so it is
+    rounded away from zero, too. No other product crosses a half, as the multiplier's denominator is
+    above 2 * 128 * `count`^2.
     """
     shift = 1 - count.bit_length()
     multiplier = (1 << (31 - shift)) // count + 1

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choice of values that go to host memory if the unified buffer is too small for a network."""
+"""The choice of values that go to host memory if the unified buffer is too small for a network.
+
+A value in host memory is spilled: operations that make or take it work in bands of rows.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +22,21 @@ from systola.compiler.lower.placement import Life, Misfit, most_at_once, place
 from systola.compiler.operations import Operations, Value
 
 SHARE = 8
-"""Number of equal parts of the buffer, of which a band of rows takes at most one.
-
-A band may take more if a single row takes more.
+"""Number of equal parts of the buffer. A band of rows takes at most one part, unless a single row
+takes more.
 """
 
 MOST_STEPS = 200_000
-"""Largest number of steps of a program, added up over all attempts to fit a network; large networks
-take ten thousand.
+"""Largest number of steps, added up over all attempts to fit a network into the buffer. Large
+networks take ten thousand.
 """
 
 
 _found: WeakKeyDictionary[Operations, dict[tuple[Config, Batch], Spill]] = WeakKeyDictionary()
-"""Choices of spilled values with which operations fit a machine.
+"""Choices of spilled values with which earlier compilations have fitted operations to a machine.
 
-The keys are the operations, and then the machine and the batch. An entry is dropped when its
-operations are no longer in use. A choice suits any number of samples.
+The first key is the operations. The second key is a pair of the machine and the batch. An entry is
+dropped when its operations are no longer in use. A choice suits any number of samples.
 """
 
 
@@ -47,21 +49,22 @@ def is_hopeless(config: Config, operations: Operations, batch: Batch) -> bool:
     try:
         lives = _lives(Lowering(config, operations, batch.size, batch, spill), spill)
     except CompileError:
-        return False  # A batch of another size may still be possible.
+        return False  # This batch cannot be lowered, but one of another size may be.
     return most_at_once(lives) > config.buffer_lines
 
 
 def fitted(
     config: Config, operations: Operations, samples: int, batch: Batch, *, spilling: bool
 ) -> tuple[Lowering, dict[Lines, int], Spill]:
-    """Return the steps, the places of all lines, and the choice of values in host memory.
+    """Return three results: the lowered program, the first buffer line of each Lines object, and
+    the choice of values in host memory.
 
     As few values as possible are in host memory. If some lines find no place, the next attempt
     lowers operations without interleaving. Each further attempt relieves the buffer of the largest
-    content that is needed at the same time as these lines. A value goes to host memory, operations
-    on a spilled value get more bands of rows, or constants are loaded at each use. Raises
-    CompileError if nothing can relieve the buffer any more. Without `spilling`, the attempt without
-    interleaving is the last.
+    content that is needed at the same time as these lines. It does so in one of three ways. A value
+    goes to host memory, operations on a spilled value get more bands of rows, or constants are
+    loaded at each use. Raises CompileError if nothing can relieve the buffer any more. Without
+    `spilling`, the attempt without interleaving is the last.
     """
     known = _found.setdefault(operations, {})
     spill = known.get((config, batch), Spill())
@@ -92,8 +95,9 @@ def fitted(
     known[config, batch] = spill
     if tried == 1:
         return lowering, places, spill
-    # The steps are made again with the final places in host memory. The lines of the new steps live
-    # at the same times as before.
+    # Offsets in host memory come from the first attempt that needed a place there. So the steps are
+    # made once more, without earlier attempts. The new lines take the places of the old ones, as
+    # they hold values in the same steps.
     final = Lowering(config, operations, samples, batch, spill)
     pairs = zip(lives, _lives(final, spill), strict=True)
     same = {before.lines: life.lines for before, life in pairs}
@@ -101,9 +105,11 @@ def fitted(
 
 
 def _lives(lowering: Lowering, spill: Spill) -> list[Life]:
-    """Return for all lines the span of steps in which they hold a value.
+    """Return a Life for each Lines object of the program: the span of steps in which the lines hold
+    a value.
 
-    Variables in the buffer live all the time, and so do constants that stay there.
+    Variables in the buffer live during the whole program. So do constants, if `spill` does not load
+    them before each use.
     """
     steps = lowering.steps
     lives = {
@@ -116,14 +122,15 @@ def _lives(lowering: Lowering, spill: Spill) -> list[Life]:
                 lives[lines] = Life(lines, -1, len(steps), f"{step.operator}: its constant")
             if (life := lives.get(lines)) is None:
                 what = f"{step.operator}: {lines.name}"
-                # A load should not have to wait for the end of the step before it, so its lines
-                # live from this earlier step on.
+                # A load should run during the step before it, and not wait for its end. So the
+                # lines of the load count as used from this earlier step on.
                 ahead = spill.overlap and number > 0 and isinstance(step, LoadStep)
                 life = lives[lines] = Life(lines, number - ahead, number, what)
             life.last = max(life.last, number)
     for life in lives.values():
-        # A batch takes this value from each sample. As samples are calculated one after another,
-        # the lines must be kept from the beginning.
+        # These lines are written for each sample, in a loop, and read later for the whole batch. In
+        # the next turn of the loop they still hold earlier samples. So no other lines may have
+        # their place from the program's beginning on.
         if life.first < lowering.batch_begins <= life.last:
             life.first = -1
     return list(lives.values())
@@ -162,7 +169,10 @@ def _relieved(
 
 
 def _larger_preset(config: Config) -> str:
-    """Return a text with the preset that has the next larger buffer; empty if there is none."""
+    """Return the end of an error message: the preset with the next larger buffer.
+
+    The text is empty if no preset has a larger buffer.
+    """
     larger = [each for each in PRESETS.values() if each.buffer_lines > config.buffer_lines]
     if not larger:
         return ""
@@ -173,9 +183,9 @@ def _larger_preset(config: Config) -> str:
 def _without(
     config: Config, operations: Operations, spill: Spill, lines: Lines, lowering: Lowering
 ) -> Spill:
-    """Return a copy of `spill` in which the value in `lines` stays in host memory.
+    """Return a copy of `spill` that also keeps the value in `lines` in host memory.
 
-    Operations that make or take this value work in bands of rows.
+    In the copy, operations that make or take this value work in bands of rows.
     """
     value = lowering.values[lines]
     bands = dict(spill.bands)

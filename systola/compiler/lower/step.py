@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A piece of a program: one operation on lines of the unified buffer."""
+"""A piece of a program: the instructions of one operation, on lines of the unified buffer."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from systola.compiler.lower.feature_map import FeatureMap, Lines
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Step(ABC):
-    """A piece of a program that knows the lines and entries it needs before it is emitted."""
+    """A piece of a program that can name the lines and entries it needs before it is emitted."""
 
     operator: str
-    """Operator that the step belongs to, for messages."""
+    """Name of the operator that the step belongs to, for error messages."""
 
     @property
     @abstractmethod
     def reads(self) -> tuple[Lines, ...]:
-        """Buffer lines that the step reads, from constants or from the results of earlier steps."""
+        """Buffer lines that the step reads: constants, and results of earlier steps."""
 
     @property
     @abstractmethod

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that calculate the elements of a map from the same elements of one or two maps."""
+"""Steps that calculate each element of a map from the elements in its place in one or two maps."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from systola.compiler.lower.step import MapStep, Step
 from systola.compiler.operations import Binary, Curve, Requantisation, Scale, Unary, identity
 
 HALF = 1 << 30, 0
-"""Multiplier and shift of the commonest scale; the hardware adds faster if operand a has it."""
+"""Multiplier and shift of the scale 1/2, the commonest one. The machine adds faster if operand a
+has this scale.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VectorStep(Step):
-    """A step that makes, from one map or two, a map of the same size, element by element."""
+    """A step that makes a map, element by element, from one or two maps of the same size."""
 
     operation: Operation
     a: FeatureMap
@@ -32,9 +34,11 @@ class VectorStep(Step):
     output: Requantisation
     output_entries: Entries
     scale: dict[str, int] = field(default_factory=dict[str, int])
-    """Operands of the instruction Set_Config_Scale, by their names."""
+    """Operands of the instruction Set_Config_Scale; the key is the operand's name."""
     wide: bool = False
-    """True if elements are int16: each vector has two lines, low bytes and high bytes."""
+    """True if elements are int16: each vector has two lines, low bytes and then high bytes. False
+    if elements are int8.
+    """
 
     @property
     def reads(self) -> tuple[Lines, ...]:
@@ -142,7 +146,10 @@ def unary_step(config: Config, node: Unary, source: FeatureMap, target: FeatureM
 
 
 def curve_step(config: Config, node: Curve, source: FeatureMap, target: FeatureMap) -> VectorStep:
-    """Return the step for a curve of int16; raise CompileError if the machine has no curves."""
+    """Return the step for a Curve, a function of each element of int16.
+
+    Raises CompileError if the machine has no 16-bit modes or no curves.
+    """
     check_wide(config)
     if not config.attention:
         raise CompileError(f"the machine '{config.name}' has no curves of int16")
@@ -166,11 +173,12 @@ def binary_steps(
     target: FeatureMap,
     samples: int,
 ) -> list[Step]:
-    """Return the steps for an operation on two operands.
+    """Return the steps for an operation on two operands, which are maps of `samples` samples.
 
-    An operand of one pixel is copied to all pixels of the target first. All maps are of `samples`
-    samples. Raises CompileError if a sample's pixels in the target are not neighbours, or if the
-    machine lacks 16-bit modes that the node needs.
+    If an operand has one pixel for each sample, and the target more, this pixel is first copied to
+    all pixels of its sample. Raises CompileError if such copies are needed in a batch that has
+    several pixels of a sample in a row. It is also raised if the machine lacks 16-bit modes that
+    the node needs.
     """
     if node.wide:
         check_wide(config)
@@ -194,7 +202,7 @@ def binary_steps(
         maps.append(wide)
     a, b = node.scale_a, node.scale_b
     if node.operation == Operation.ADD and (b.multiplier, b.shift) == HALF:
-        # The hardware adds faster if the operand with the scale HALF comes first.
+        # The machine adds faster if operand a has the scale HALF, so the operands change places.
         a, b, maps = b, a, maps[::-1]
     steps.append(
         VectorStep(
@@ -219,7 +227,9 @@ def check_wide(config: Config) -> None:
 
 
 def scale_operands(a: Scale, b: Scale) -> dict[str, int]:
-    """Return the operands of Set_Config_Scale for the scales of two operands."""
+    """Return the operands of Set_Config_Scale for the scales of operands a and b; the key is the
+    operand's name.
+    """
     return {
         "multiplier_a": a.multiplier,
         "shift_a": a.shift,
@@ -231,9 +241,9 @@ def scale_operands(a: Scale, b: Scale) -> dict[str, int]:
 
 
 def constant_map(name: str, values: NDArray[np.int8], like: FeatureMap, samples: int) -> FeatureMap:
-    """Return a map of constants, one for each element of a sample of the map `like`.
+    """Return a map of constants with the size of the map `like`, which holds `samples` samples.
 
-    All `samples` samples of the map have the same constants.
+    `values` has a constant for each element of a sample. All samples have the same constants.
     """
     channels = like.channels
     result = new_map(name, like.height, like.width, channels)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Poolings beside convolutions, so that array and activation unit work at the same time.
 
-A pooling needs only the activation unit. A convolution needs this unit only for its last pass. So
-in a batch, a pooling that no other operation waits for yet is put between convolutions. Before each
-convolution come as many steps of the pooling as the convolution hides.
+A pooling needs only the activation unit. A convolution needs this unit only for its last pass, in
+which the array completes the sums. So in a batch, a pooling that no other operation waits for yet
+is put between convolutions. Each convolution is preceded by as many steps of the pooling as the
+lanes can do while the array works on the convolution.
 """
 
 from __future__ import annotations
@@ -33,26 +34,30 @@ def early_poolings(nodes: Sequence[Node]) -> list[Node]:
 
 
 class Waiting:
-    """A store for the steps of one pooling that have no place in the program yet."""
+    """A store for those steps of one pooling that have no place in the program yet."""
 
     def __init__(self) -> None:
         self._node: Node | None = None
         self._steps: list[PoolingStep] = []
 
     def hold(self, node: Pooling, steps: Sequence[PoolingStep]) -> None:
-        """Store the steps of the pooling `node`; no steps of an earlier pooling may be left."""
+        """Store the steps of the pooling `node`; the store must be empty."""
         assert self._node is None
         self._node, self._steps = node, list(steps)
 
     def is_needed(self, node: Node) -> bool:
-        """Return whether `node` takes the result of the waiting pooling, or is a pooling itself."""
+        """Return whether the stored steps must come before `node`.
+
+        This is so if `node` takes the result of the stored pooling, or is a pooling itself. Returns
+        False if the store is empty.
+        """
         if self._node is None:
             return False
         return isinstance(node, Pooling) or self._node.result in node.sources
 
     def hidden_by(self, steps: Sequence[Step]) -> list[PoolingStep]:
-        """Return the next waiting steps that fit into the cycles in which `steps` leave the lanes
-        idle.
+        """Remove and return the next stored steps, as many as the lanes can do while `steps` leave
+        them idle.
         """
         left = sum(hidden_cycles(step) for step in steps if isinstance(step, ConvolutionStep))
         hidden: list[PoolingStep] = []
@@ -61,9 +66,9 @@ class Waiting:
         return hidden
 
     def rest(self) -> list[tuple[Node, list[Step]]]:
-        """Return the stored pooling with its remaining steps, and empty the store.
+        """Empty the store, and return the stored pooling with its remaining steps.
 
-        The list is empty if no pooling is stored.
+        The list has this one pair, or nothing if no pooling is stored.
         """
         rest: list[tuple[Node, list[Step]]] = []
         if self._node is not None:

@@ -21,16 +21,18 @@ from systola.compiler.operations import Requantisation, WideProduct, identity
 LINES = 2
 """Number of lines of a vector of int16: one of low bytes, then one of high bytes."""
 UPPER_SHIFT = 1 - 16
-"""Shift that, with the multiplier of `identity`, turns a sum of 32 bits into its upper half."""
+"""Shift, in bits, that turns a sum of 32 bits into its upper 16 bits, with the multiplier of
+`identity`.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WideProductStep(MapStep):
-    """A step that multiplies the vectors of int16 of a map by a matrix; tiles of zeros are left
-    out.
+    """A step that multiplies the vectors of int16 of a map by a matrix of weights.
 
-    A vector has two lines. With `sums` (see WideProduct), the step writes the upper half of the
-    sums. Then a product subtracts this half from the accumulators, which leaves the lower half.
+    A vector has two lines. Weight tiles with only zeros are left out. With `sums`, the results are
+    the sums of 32 bits, as two halves. The step first writes the upper half. Then products subtract
+    the upper half, times 65536, from the accumulators, which leaves the lower half.
     """
 
     weights: NDArray[np.int8]
@@ -75,15 +77,14 @@ class WideProductStep(MapStep):
         """Emit the instructions that turn the sums of `rows` vectors into results, for one block of
         channels.
 
-        `first` is the first of these vectors, counted from 0 in the map.
+        `first` is the number of the first of these vectors, counted from 0 in the map.
         """
         line = emitter.line(self.target.lines, self.target.block(block))
         if not self.sums:
             parameter = emitter.parameters(self.output_entries, block, 1)
             self._activate(emitter, accumulator, line + LINES * first, rows, parameter)
             return
-        # The accumulators hold sums without the bias. So the parameter entries of both halves add
-        # the bias.
+        # The accumulators never hold the bias. So the parameter entries of both halves add it.
         upper = emitter.parameters(self.sum_entries, 2 * block, 1)
         self._activate(emitter, accumulator, line + LINES * first, rows, upper)
         tile = emitter.store_weights(_minus_32768(emitter.config))
@@ -132,14 +133,17 @@ class WideProductStep(MapStep):
         accumulator: int,
         accumulate: bool,
     ) -> None:
-        """Emit the products of `rows` vectors with the weights for the blocks `run` of the source.
+        """Emit the products of `rows` vectors with the weights for `run`, a range of the source's
+        blocks of channels.
 
-        `place` is the first weight tile for these blocks in weight memory. `first` is the first of
-        the vectors, counted from 0 in the map.
+        `place` is the number of the first weight tile for these blocks, counted from 0 in weight
+        memory. `first` is the number of the first of the vectors, counted from 0 in the map. With
+        `accumulate` the products are added to the accumulators, otherwise they overwrite them.
         """
         source = self.source
-        # If the vectors are all vectors of the map, the lines of the blocks follow each other. Then
-        # one instruction covers all blocks.
+        # If `rows` is the number of all vectors of the map, the lines of one block follow the lines
+        # of the block before it. Then one instruction covers all blocks. Otherwise each block takes
+        # one.
         whole = rows * LINES == source.plane
         parts = [run] if whole else [range(block, block + 1) for block in run]
         for part in parts:
@@ -157,14 +161,20 @@ class WideProductStep(MapStep):
 
 
 def _runs(numbers: list[int]) -> list[range]:
-    """Return the runs of consecutive numbers in a rising list of numbers, as ranges."""
+    """Return the runs of consecutive numbers in a rising list: [1, 2, 5] gives range(1, 3),
+    range(5, 6).
+    """
     begins = [number for number in numbers if number - 1 not in numbers]
     ends = [number + 1 for number in numbers if number + 1 not in numbers]
     return [range(begin, end) for begin, end in zip(begins, ends, strict=True)]
 
 
 def _minus_32768(config: Config) -> NDArray[np.uint8]:
-    """Return the weight tiles, of low and of high bytes, that multiply each element by -32768."""
+    """Return the two weight tiles that multiply each element by -32768.
+
+    A weight has 16 bits. The first tile has the low bytes of all weights, the second the high
+    bytes.
+    """
     tiles = np.zeros((2, config.rows, config.weight_row_pitch), np.uint8)
     number = np.arange(min(config.rows, config.cols))
     tiles[1, number, number] = 0x80
@@ -172,7 +182,9 @@ def _minus_32768(config: Config) -> NDArray[np.uint8]:
 
 
 def _sum_entries(config: Config, node: WideProduct, channels: Channels) -> Entries:
-    """Return two parameter entries for each block: for the upper and the lower half of its sums."""
+    """Return two parameter entries for each block of channels: for the upper and the lower half of
+    sums.
+    """
     halves = [
         channel_entries(
             config, replace(identity(), bias=node.output.bias, shift=np.array([shift])), channels
@@ -188,7 +200,10 @@ def _sum_entries(config: Config, node: WideProduct, channels: Channels) -> Entri
 def wide_product_step(
     config: Config, node: WideProduct, source: FeatureMap, target: FeatureMap
 ) -> WideProductStep:
-    """Return the step for a product of int16; raise CompileError if there are no 16-bit modes."""
+    """Return the step that multiplies vectors of int16 by weights.
+
+    Raises CompileError if the machine has no 16-bit modes.
+    """
     check_wide(config)
     return WideProductStep(
         operator=node.operator,

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Means over windows of codes, which are quantised numbers, rounded as ONNX Runtime rounds them."""
+"""The mean of each window of a map of codes, rounded as ONNX Runtime rounds it.
+
+Codes are quantised numbers. ONNX Runtime calculates the mean in float32, the machine in integers.
+"""
 
 from __future__ import annotations
 
@@ -22,27 +25,32 @@ from systola.compiler.operations import Pooling, Value, Window, scalar_requantis
 from systola.compiler.quantise import MAX_STEPS
 
 MAX_COUNT = 1 << 22
-"""Largest number of elements of a mean, such that their sum stays within 32 bits."""
+"""Largest number of elements of a mean. With more, their sum might need more than 32 bits."""
 MAX_COUNTS = 1 << 12
-"""Largest number of elements in an averaged window that reaches over the edge of the map."""
-TOLERATED = 2
-"""Largest number of sums that a single pooling may round differently from ONNX Runtime.
+"""Largest number of elements of a window that reaches over the edge of the map.
 
-If more sums would differ, two poolings are used, with twice the work.
+Each number of elements inside the map, from 1 on, takes a requantisation of its own.
+"""
+TOLERATED = 2
+"""Number of sums that a single pooling may always round differently from ONNX Runtime.
+
+If more sums would differ, and fewer with two poolings, two are used, with twice the work.
 """
 
 Mean = Callable[[NDArray[np.int64], Quantisation, Quantisation, int], NDArray[np.int64]]
 """Type of a function that computes the codes of means; a larger sum never has a smaller code.
 
-The arguments are sums of codes less zero points, the quantisations of source and result, and the
-number of elements in each sum. The codes are not clamped to int8.
+The arguments are, in order: sums of codes less zero points, the quantisations of source and result,
+and the number of elements in each sum. The codes are not clamped to int8.
 """
 
 
 def global_mean(
     sums: NDArray[np.int64], source: Quantisation, result: Quantisation, count: int
 ) -> NDArray[np.int64]:
-    """Calculate means as QLinearGlobalAveragePool does: from sums of integers, with one scale."""
+    """Calculate means as QLinearGlobalAveragePool does: the integer sum times one float32 scale,
+    which contains the division by `count`.
+    """
     scale = source.scale / (result.scale * np.float32(count))
     return np.rint(sums.astype(np.float32) * scale).astype(np.int64) + result.zero_point
 
@@ -50,9 +58,10 @@ def global_mean(
 def pool_mean(
     sums: NDArray[np.int64], source: Quantisation, result: Quantisation, count: int
 ) -> NDArray[np.int64]:
-    """Calculate means as QLinearAveragePool does: with two divisions.
+    """Calculate means as QLinearAveragePool does, in float32: the scaled sum is divided by `count`,
+    then by the result's scale.
 
-    The sums are in float32 and are taken to be exact.
+    ONNX Runtime may round while it adds up the elements. Here the sums are exact.
     """
     offset = 128 if result.unsigned else 0
     total = sums.astype(np.float32) * source.scale
@@ -63,7 +72,9 @@ def pool_mean(
 def real_mean(
     sums: NDArray[np.int64], source: Quantisation, result: Quantisation, count: int
 ) -> NDArray[np.int64]:
-    """Calculate means as two operators do: a mean in float32, and QuantizeLinear after it."""
+    """Calculate means as two operators do: the first makes a mean in float32, and then
+    QuantizeLinear makes its code.
+    """
     total = sums.astype(np.float32) * source.scale
     steps = np.rint(total / np.float32(count) / result.scale)
     return steps.astype(np.int64) + result.zero_point
@@ -71,14 +82,14 @@ def real_mean(
 
 @dataclass(frozen=True)
 class _Averages:
-    """A requantisation that makes means of the sums of windows."""
+    """A set of requantisations that turn the sums of windows into means."""
 
     fits: tuple[Fit, ...]
-    """Multipliers, shifts and biases: for sums of 1, 2, ... elements, or only for sums of whole
-    windows.
+    """Multipliers, shifts and biases for sums of 1, 2, ... elements; only one of each if all
+    windows lie inside the map.
     """
     biases: tuple[int, ...]
-    """Biases that subtract the source's zero point for each element of a sum, one for each of
+    """Biases that subtract the source's zero point once for each element of a sum; one for each of
     `fits`.
     """
     zero_point: int
@@ -87,7 +98,7 @@ class _Averages:
 
     @property
     def differing(self) -> int:
-        """Return the number of sums with a result that differs from ONNX Runtime's result."""
+        """Return the number of sums with a mean that differs from ONNX Runtime's mean."""
         return sum(fit.differing for fit in self.fits)
 
 
@@ -102,12 +113,12 @@ def add_average(
     limits: Limits,
     mean: Mean,
 ) -> None:
-    """Add the operations for the mean over the part of each window that lies within the map.
+    """Add the operations for the mean over the part of each window that lies inside the map.
 
-    ONNX Runtime rounds half to even, which one pool cannot do. If many means lie half way between
-    two results, the sum of two pools is taken. The first pool counts the even numbers up to the
-    mean, the second pool the odd numbers. The count of a pool grows at equal distances of the sums,
-    so one multiplier serves for the pool.
+    ONNX Runtime rounds halves to even, which one pooling cannot do. If this matters for many sums,
+    the results of two poolings are added. The first pooling counts the even numbers up to the mean,
+    the second the odd numbers. The count of a pooling grows at equal distances of the sums, so one
+    multiplier serves for the pooling.
     """
     taps = window.kernel[0] * window.kernel[1]
     counts = range(1, taps + 1) if window.counts_differ(*value.grid) else range(taps, taps + 1)
@@ -116,8 +127,10 @@ def add_average(
     floor, ceiling = code_limits(quantisation, limits)
 
     def averages(parity: int | None) -> _Averages:
-        """Return the requantisation for the mean, or for the count of even (0) or odd (1) results
-        up to the mean.
+        """Return the requantisations that make means.
+
+        With a parity they make another result: the count of even (0) or odd (1) numbers up to the
+        mean.
         """
         fits = tuple(
             _fit(source, quantisation, (floor, ceiling), count, mean, parity) for count in counts
@@ -125,7 +138,8 @@ def add_average(
         biases = tuple(-source.zero_point * count for count in counts)
         if parity is None:
             return _Averages(fits, biases, quantisation.zero_point, floor, ceiling)
-        # Half of the zero point keeps the intermediate results within int8.
+        # The results of the two poolings have half of the zero point each, so that they stay within
+        # int8.
         half = quantisation.zero_point // 2
         low, high = (
             max(-128, min((end - quantisation.zero_point + parity) // 2 + half, 127))
@@ -148,10 +162,10 @@ def add_average(
 
 
 def doubtful(source: Quantisation, result: Quantisation, count: int) -> bool:
-    """Return whether the result of a mean may depend on ONNX Runtime's rounding in float32.
+    """Return whether some means may depend on the rounding of ONNX Runtime's sums in float32.
 
-    A mean near the middle of two results may become either result, since the rounding of sums
-    depends on all elements.
+    This is so if a mean is near the middle of two codes. The rounding of its sum depends on all
+    elements, so the mean may become either code.
     """
     scale = float(source.scale) / (float(result.scale) * count)
     middles = np.arange(-MAX_STEPS, MAX_STEPS) + 0.5
@@ -169,9 +183,9 @@ def _fit(
     mean: Mean,
     parity: int | None,
 ) -> Fit:
-    """Return a fit of the requantisation for means of `count` elements.
+    """Return the requantisation that comes closest to ONNX Runtime's means of `count` elements.
 
-    With a parity, the requantisation counts the even (0) or odd (1) results up to the mean instead.
+    With a parity it makes another result: the count of even (0) or odd (1) numbers up to the mean.
     """
     ends = (-128 - source.zero_point) * count, (127 - source.zero_point) * count
     low, high = (limit - quantisation.zero_point for limit in limits)
@@ -187,7 +201,8 @@ def _fit(
     sums = sums[(sums >= ends[0]) & (sums <= ends[1])]
     if parity is None:
         return fit_bias(Wanted(sums, results(sums), low, high), scale)
-    # A result of 2 k stands for k even and k odd results, and 2 k + 1 for one more odd result.
+    # From 1 to 2 k there are k even and k odd numbers. From 1 to 2 k + 1 there is one more odd
+    # number.
     half = (results(sums) + parity) // 2
     return fit_bias(Wanted(sums, half, (low + parity) // 2, (high + parity) // 2), scale / 2)
 
@@ -198,10 +213,11 @@ def _steps(
     low: int,
     high: int,
 ) -> NDArray[np.int64]:
-    """Return for each result above `low` the least sum within `ends` with this result or a larger
+    """Return for each result, `low` + 1 to `high`, the least sum that has this result or a larger
     one.
 
-    For a result that no sum reaches, the returned number is one after the last sum.
+    `ends` has the least and the greatest sum. For a result that no sum reaches, the returned number
+    is the greatest sum + 1.
     """
     wanted = np.arange(low + 1, high + 1)
     below = np.full(wanted.shape, ends[0] - 1)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scales with which Vector computes ONNX Runtime's sum, difference or product of two codes.
+"""The scales with which a Vector instruction makes the sum, difference or product of two codes.
 
-Codes are quantised numbers. ONNX Runtime calculates in float32, the machine in integers. There are
-only 65,536 pairs of codes, so all of them are compared to choose the scales.
+Codes are quantised numbers. The results should be ONNX Runtime's, which calculates in float32,
+while the machine calculates in integers. There are only 65,536 pairs of codes, so the scales are
+chosen by comparing the results for all pairs.
 """
 
 from __future__ import annotations
@@ -20,21 +21,26 @@ from systola.compiler.operations import Requantisation, Scale, scalar_requantisa
 from systola.compiler.quantise import double_rounded
 
 Codes = tuple[NDArray[np.int64], Quantisation]
-"""Type of an array of codes, as the machine has them, with their quantisation."""
+"""Type of a pair: an array of codes, -128 to 127 as in the machine, and the quantisation of these
+codes.
+"""
 
 OPERAND_BITS = 20
-"""Number of bits by which ADD and SUBTRACT shift their operands to the left first."""
+"""Number of bits by which ADD and SUBTRACT shift their operands to the left before they scale them.
+"""
 
 
 @dataclass(frozen=True)
 class BinaryScales:
-    """The scales for an operation on two operands, and for its result."""
+    """A set of scales for an operation: for the operands `a` and `b`, and for the result."""
 
     a: Scale
     b: Scale
     output: Requantisation
     table: NDArray[np.int64] | None
-    """Table that clamps the result to its limits, if neither RELU nor RELU6 can; else None."""
+    """Table that clamps the result to its limits; None if RELU or RELU6 does so, or if nothing must
+    be clamped.
+    """
     differing: int
     """Number of pairs of codes with a result that differs from ONNX Runtime's result."""
 
@@ -44,8 +50,8 @@ def reference_codes(
 ) -> NDArray[np.int64]:
     """Return the codes that ONNX Runtime computes from two arrays of codes, element by element.
 
-    With `fused` the operator is QLinearAdd or QLinearMul. Otherwise it is an operator of float32
-    between DequantizeLinear and QuantizeLinear.
+    With `fused` the operator takes codes itself: QLinearAdd or QLinearMul. Otherwise it is an
+    operator of float32 between DequantizeLinear and QuantizeLinear.
     """
     (x, of_x), (y, of_y) = a, b
     if not fused:
@@ -63,8 +69,9 @@ def reference_codes(
         product = (x - of_x.zero_point) * (y - of_y.zero_point)
         steps = np.rint(product.astype(np.float32) * scale) + result.zero_point
     else:
-        # Codes and zero points of uint8 are 128 more here, as in the model. ONNX Runtime rounds the
-        # constant part of the sum, and the result depends on the zero points.
+        # ONNX Runtime calculates a constant part of the sum from the zero points, and rounds it. So
+        # this needs the model's own zero points. For uint8, codes and zero points are 128 more in
+        # the model than in the machine.
         offsets = [128 if each.unsigned else 0 for each in (of_x, of_y, result)]
         ratio_x, ratio_y = of_x.scale / result.scale, of_y.scale / result.scale
         fixed = np.float32(result.zero_point + offsets[2]) - (
@@ -83,7 +90,7 @@ def _numbers(codes: NDArray[np.int64], quantisation: Quantisation) -> NDArray[np
 def _multiply_add(
     x: NDArray[np.int64], factor: np.float32, addend: np.float32 | NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Return x * factor + addend in float32, rounded once."""
+    """Return x * factor + addend in float32, with a single rounding at the end."""
     exact = x.astype(np.float64) * np.float64(factor) + np.asarray(addend, np.float64)
     return exact.astype(np.float32)
 
@@ -99,7 +106,8 @@ def binary_scales(
 ) -> BinaryScales:
     """Return the scales with which the fewest results differ from ONNX Runtime's results.
 
-    There is a result for each pair of a code of `a` and a code of `b`. `limits` bound the result.
+    The results of all pairs, a code of `a` and a code of `b`, are compared. `limits` are the least
+    and the greatest code of a result.
     """
     x, y = (grid.reshape(-1) for grid in np.meshgrid(a[0], b[0], indexing="ij"))
     wanted = reference_codes(operation, (x, a[1]), (y, b[1]), result, fused=fused)
@@ -149,7 +157,7 @@ def _operand_scale(operand: Quantisation, common: float) -> Scale:
 
 
 def _scaled(codes: NDArray[np.int64], scale: Scale) -> NDArray[np.int64]:
-    """Return an operand's codes, scaled as the machine's ADD and SUBTRACT scale them first."""
+    """Return an operand's codes as the machine scales them before an ADD or SUBTRACT."""
     return double_rounded(
         (codes - scale.zero_point) << OPERAND_BITS, scale.multiplier, -scale.shift
     )

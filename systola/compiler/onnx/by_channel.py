@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of functions of one number that differ from channel to channel.
+"""The translation of operators that apply another function to the elements of each channel.
 
 In each channel the function is a straight line, or two lines that meet at 0. A line is a depthwise
 convolution of one tap. Its weight, bias and multiplier give ONNX Runtime's result for every code,
@@ -46,7 +46,7 @@ def translate_batch_normalization(scope: Scope, node: OnnxNode) -> None:
         raise ModelError("training is not supported")
     scale, bias, mean, variance = parameters
     with np.errstate(all="ignore"):
-        # The order of calculations in float32 is the order of ONNX Runtime.
+        # These calculations in float32 have ONNX Runtime's order, so that they are rounded alike.
         root = np.sqrt(variance + np.float32(node.number("epsilon", 1e-5)))
         slopes = (np.float32(1) / root * scale).astype(np.float32)
         offsets = (bias - mean * slopes).astype(np.float32)
@@ -64,8 +64,10 @@ def translate_batch_normalization(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_prelu(scope: Scope, node: OnnxNode) -> None:
-    """Translate PRelu with one constant slope to a table, with a slope for each channel to a sum of
-    two parts.
+    """Translate PRelu to a table if it has one constant slope, and to a sum of two parts if each
+    channel has a slope.
+
+    One part is for the positive numbers, the other for the negative numbers times their slopes.
     """
     entry = scope.entry(node, 1)
     slopes = entry.numbers if isinstance(entry, Weights) else entry
@@ -92,7 +94,7 @@ def translate_prelu(scope: Scope, node: OnnxNode) -> None:
         bent = _add_lines(scope, node, bent, negative, lines, quantisation)
         other = scope.stored_like(node, positive, bent.layout, bent.value.shape)
         result = Value(node.outputs[0], bent.value.shape)
-        # One of the two parts is always the code of 0, so their sum is exact.
+        # For each element, at least one of the two parts is the code of 0. So their sum is exact.
         of_zero = quantisation.zero_point
         scope.add(exact_sum(str(node), result, (other, bent.value), (of_zero, of_zero), of_zero))
         whole = Codes(result, bent.shape, bent.layout, bent.unsigned)
@@ -116,11 +118,12 @@ def _lines(
     slopes: Numbers,
     offsets: Numbers,
 ) -> list[Line]:
-    """Return for each channel a line from the source's codes to the codes of `numbers`.
+    """Return a straight line for each channel, from the codes of the source to the codes of the
+    result.
 
-    `numbers`, channels x codes, has slope * x + offset for a code that stands for the number x.
-    Only codes marked in `used` need the right result. Raises ModelError if no line gives all of
-    these results.
+    `numbers`, channels x codes of the source, has slope * x + offset for a code that stands for the
+    number x. The results are the codes of `numbers`. Only codes marked in `used` need the right
+    result. Raises ModelError if no line gives all of these results.
     """
     if not bool(np.isfinite(numbers).all()):
         raise ModelError("its numbers are not finite")
@@ -140,8 +143,8 @@ def _lines(
 
 
 def _map_result(scope: Scope, node: OnnxNode, codes: Codes, quantisation: Quantisation) -> Codes:
-    """Return a new tensor of the shape of `codes`, stored as a map with channels as the
-    last axis.
+    """Return a new tensor with the shape of `codes` in the model, stored as a map with the channels
+    last.
     """
     shape = codes.shape
     axes = (0, *range(2, len(shape)), 1)
@@ -158,7 +161,11 @@ def _add_lines(
     lines: list[Line],
     quantisation: Quantisation,
 ) -> Codes:
-    """Add the depthwise convolution of one tap that makes `result`, and return `result`."""
+    """Add the depthwise convolution of one tap that applies `lines`, one for each channel, to
+    `source`.
+
+    It makes `result`, which is also returned.
+    """
     weights = np.array([line.weight for line in lines], np.int8).reshape(1, 1, -1)
     scope.add(
         DepthwiseConvolution(
@@ -183,7 +190,10 @@ def _add_lines(
 def _limited(
     scope: Scope, node: OnnxNode, codes: Codes, quantisation: Quantisation, limits: Limits
 ) -> Codes:
-    """Return the codes clamped to `limits`, the bounds of a Relu or Clip after the operator."""
+    """Return `codes` clamped to `limits`, the bounds of a Relu or Clip after the operator.
+
+    Adds a look-up in a table for this, unless the limits allow all codes.
+    """
     low, high = code_limits(quantisation, limits)
     if (low, high) == (-128, 127):
         return codes

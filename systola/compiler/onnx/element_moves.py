@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ONNX operators that only move elements, as functions of any array.
 
-For constants the functions give the results. For an array of positions they give, for each element
-of a calculated result, the position from which it comes.
+For an array of constants, a function gives the operator's results. It can also be given an array of
+the positions of a tensor's elements. Then it gives, for each element of a result, the position from
+which the element comes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from systola.compiler.onnx.model import Constant, OnnxNode
 from systola.compiler.shape_checks import MOST_ELEMENTS, checked_axis
 
 OUTSIDE = -1
-"""Number that stands, in an array of positions, for an element that padding adds."""
+"""Number that stands, in an array of positions, for an element that Pad adds."""
 
 
 @dataclass(frozen=True)
@@ -28,17 +29,20 @@ class Call:
     node: OnnxNode
     opset: int
     whole_numbers: Callable[[int], list[int] | None]
-    """Function that returns the node's input at a position as constant whole numbers; None if the
-    input is left out.
+    """Function that returns one of the node's inputs as constant whole numbers, by the input's
+    position from 0; None if the input is left out.
     """
     constant: Callable[[int], Constant | None]
-    """Function that returns the node's input at a position as a constant; None if the input is left
-    out.
+    """Function that returns one of the node's inputs as a constant array, by the input's position
+    from 0; None if the input is left out.
     """
 
     def given(self, name: str, position: int) -> list[int] | None:
-        """Return whole numbers: the attribute `name` in old versions of an operator, else the input
-        at `position`.
+        """Return whole numbers from the attribute `name`, or from the input at `position` if there
+        is no such attribute.
+
+        Old versions of operators have the attribute, newer ones the input. Returns None if both are
+        left out.
         """
         if name in self.node.attributes:
             return list(self.node.integers(name))
@@ -46,9 +50,13 @@ class Call:
 
 
 def move_elements(call: Call, x: Constant) -> list[Constant]:
-    """Return the node's results for the array `x`; raise ModelError if its shape does not fit."""
+    """Return the node's results for the array `x`.
+
+    Raises ModelError if the node's parameters do not fit the shape of `x`.
+    """
     try:
-        # numpy makes plain numbers of arrays without dimensions, so they become arrays again.
+        # Some functions of numpy return a plain number, and not an array without dimensions. So
+        # each result is made an array again.
         results = [np.asarray(each) for each in ELEMENT_MOVES[call.node.kind](call, x)]
     except (ValueError, IndexError, OverflowError) as error:
         if isinstance(error, ModelError):
@@ -60,7 +68,7 @@ def move_elements(call: Call, x: Constant) -> list[Constant]:
 
 
 def _check_size(shape: Sequence[int]) -> None:
-    """Raise ModelError for a result that would be too large, before it is made."""
+    """Raise ModelError if an array of this shape, which is not made yet, would be too large."""
     size = 1
     for each in shape:
         size *= max(each, 0)
@@ -81,7 +89,8 @@ def _slice(call: Call, x: Constant) -> list[Constant]:
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         place = checked_axis(axis, x.ndim)
         size = x.shape[place]
-        # With a negative step, Python needs None for an end before the first element.
+        # With a negative step, an end before the first element must be None: Python counts negative
+        # ends from the array's end.
         last = None if step < 0 and end < -size else end
         index[place] = slice(start, last, step)
     return [x[tuple(index)]]
@@ -181,12 +190,14 @@ _ROUNDED: Mapping[str, Callable[[Any], Any]] = {
     "floor": np.floor,
     "ceil": np.ceil,
 }
-"""Functions that round a coordinate to one of the two pixels beside it, by the name of the mode."""
+"""Functions that round a coordinate to a pixel beside it; the key is the attribute `nearest_mode`.
+"""
 
 
 def _resize(call: Call, x: Constant) -> list[Constant]:
-    """Resize an array by taking the nearest pixels; coordinates are calculated in float32 as in
-    ONNX Runtime.
+    """Resize an array: each pixel of the result is the nearest pixel of the source.
+
+    Coordinates are calculated in float32, as in ONNX Runtime.
     """
     node = call.node
     if node.text("mode", "nearest") != "nearest":
@@ -226,9 +237,11 @@ def _scales_and_sizes(call: Call, x: Constant) -> tuple[list[np.float32], list[i
 
 
 def _places(mode: str, out: int, size: int, scale: np.float32) -> Any:
-    """Return the coordinate of each pixel of a result in the source, along one axis.
+    """Return for each pixel of a result its coordinate in the source, along one axis.
 
-    The axis has `out` pixels in the result, and `size` pixels in the source.
+    The axis has `out` pixels in the result, and `size` pixels in the source. `scale` is the
+    result's size divided by the source's size. `mode` is the attribute
+    coordinate_transformation_mode.
     """
     numbers, half = np.arange(out, dtype=np.float32), np.float32(0.5)
     match mode:
@@ -255,4 +268,4 @@ ELEMENT_MOVES: Mapping[str, Callable[[Call, Any], list[Any]]] = {
     "Split": _split,
     "Tile": _tile,
 }
-"""Functions that move the elements of an array, by the kind of node."""
+"""Functions that move the elements of an array; the key is the kind of operator."""

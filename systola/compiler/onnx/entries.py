@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The entries that describe a model's tensors, by name, while an ONNX model is translated.
+"""The entries that describe a model's tensors while an ONNX model is translated.
 
-An entry of a plain constant is a numpy array. Codes are quantised numbers. Between DequantizeLinear
-and QuantizeLinear the model has float32, which the machine never sees. Entries of tensors in
-float32 only note which function of codes gives the numbers.
+Each tensor's name has an entry. The entry of a plain constant is a numpy array. Codes are quantised
+numbers. Between DequantizeLinear and QuantizeLinear the model has float32, which the machine never
+sees. So the entry of a tensor of float32 has codes, and the function of these codes that gives the
+tensor's numbers.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from systola.compiler.operations import Value
 
 @dataclass(frozen=True)
 class Codes:
-    """A calculated tensor of codes, int8 or uint8."""
+    """A tensor of int8 or uint8 codes that the model calculates."""
 
     value: Value
-    """Value on the machine, of int8, with the elements in their storage order and in any shape."""
+    """Value of int8 on the machine, with the elements in the order of `layout`. Its shape may be
+    another one than `shape`.
+    """
     shape: tuple[int, ...]
     """Shape of the tensor in the model."""
     layout: Layout
@@ -34,23 +37,27 @@ class Codes:
 
 @dataclass(frozen=True)
 class Dequantised:
-    """A tensor of float32 that is a function of codes, element by element."""
+    """A tensor of float32 in which each element is a function of a code."""
 
     codes: Codes
     quantisation: Quantisation
     """Quantisation of the codes."""
     curve: NDArray[np.float32] | None = None
-    """Number for each code, from code -128 on; None if the quantisation gives the numbers."""
+    """Number that each code stands for, from code -128 on; None if it follows from the
+    quantisation.
+    """
 
     @property
     def numbers(self) -> NDArray[np.float32]:
-        """Return the number for each code, from code -128 on."""
+        """Return the number that each code stands for, from code -128 on."""
         return self.quantisation.numbers if self.curve is None else self.curve
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The bounds of a result's numbers, which a Relu or Clip after the operator sets."""
+    """The least and the greatest number of a result, as a Relu or Clip after the operator sets
+    them.
+    """
 
     low: float = -np.inf
     high: float = np.inf
@@ -58,22 +65,29 @@ class Limits:
 
 @dataclass(frozen=True)
 class Pending:
-    """A result that the machine can calculate only when the result's quantisation is known."""
+    """A result that waits for its quantisation: the machine's operations are chosen only when it is
+    known.
+    """
 
     shape: tuple[int, ...]
     finish: Callable[[Quantisation, Limits], Codes]
+    """Function that adds the operations for a quantisation and bounds of the result, and returns
+    its codes.
+    """
     limits: Limits = Limits()
     """Bounds of the result, from a Relu or Clip after the operator."""
     numbers: Callable[[], HostArray] | None = None
-    """Function that calculates the result in float32 on the host; None if this is not possible."""
+    """Function that adds the calculation of the result in float32 on the host; None if this is
+    impossible.
+    """
 
 
 @dataclass(frozen=True)
 class Weights:
-    """A set of constant codes with scales, as a DequantizeLinear of constants takes it."""
+    """A constant tensor of codes with their scales, which a DequantizeLinear turns into float32."""
 
     codes: Constant
-    """Codes in int8, uint8 or int32, as the model has them."""
+    """Codes of int8, uint8 or int32, as they stand in the model."""
     scales: NDArray[np.float32]
     """Scales of the codes: a single scale, or one for each element along `axis`."""
     zero_points: NDArray[np.int64]
@@ -94,7 +108,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class HostArray:
-    """A tensor on the host, of a type other than int8."""
+    """A tensor that is on the host and has a type other than int8."""
 
     value: Value
     """Value on the host, in the tensor's shape."""
