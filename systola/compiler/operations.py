@@ -2,8 +2,9 @@
 """Neutral operations: the integer arithmetic of a network, for any machine and file format.
 
 Values in the machine are int8, except for biases and multipliers. Values that only the host sees
-may have other types. The last dimension of a value counts channels. A value of four dimensions is 1
-x height x width x channels; in other values all dimensions but the last are merely pixels.
+may have other types. The last dimension of a value counts channels. A value of four dimensions is a
+map of 1 x height x width x channels. In other values all dimensions but the last only count pixels.
+A code is a quantised number.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class Value:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Height and width of the map that the pixels form."""
+        """Height and width of the map that the pixels form; the height is 1 for a value that is no
+        map.
+        """
         if len(self.shape) == 4 and self.shape[0] == 1:
             return self.shape[1], self.shape[2]
         return 1, self.pixels
@@ -54,7 +57,7 @@ class Value:
 class Requantisation:
     """A conversion of sums of 32 bits to results, as the instruction Activate does it.
 
-    Objects are equal only if they are the same object.
+    A requantisation equals only itself, and no other with the same numbers.
     """
 
     bias: NDArray[np.int32]
@@ -69,10 +72,11 @@ class Requantisation:
     function: Function = Function.NONE
     ceiling: int = 127
     table: bytes | None = None
-    """Table for function TABLE, only for convolutions and Binary: entry i for the code with bit
-    pattern i.
+    """Table of 256 bytes for the function TABLE, only for convolutions and Binary; None without
+    table.
 
-    For results of int16 it has the tables of a Curve instead.
+    Entry i belongs to the code with bit pattern i. For results of int16, the bytes are the tables
+    of a Curve instead.
     """
 
 
@@ -99,27 +103,32 @@ def scalar_requantisation(
 
 
 def identity() -> Requantisation:
-    """Return the requantisation with results equal to the sums: 2^30 * 2^(1 - 31) = 1."""
+    """Return the requantisation that leaves sums unchanged: its factor is 2^30 * 2^(1 - 31) = 1."""
     return scalar_requantisation(1 << 30, 1, rounding=Rounding.SINGLE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """A set of windows over a feature map, as Set_Config_Window describes them; pairs of numbers
-    are (y, x).
+    """A set of windows over a feature map, as Set_Config_Window describes them.
+
+    Each field is a pair of numbers: the first along a column of the map, the second along a row.
     """
 
     kernel: tuple[int, int]
     stride: tuple[int, int] = (1, 1)
     dilation: tuple[int, int] = (1, 1)
     first: tuple[int, int] = (0, 0)
-    """Row and column of the first window's first tap; negative for padding."""
+    """Row and column of the first window's first tap, counted from the map's first pixel.
+
+    Negative numbers are positions in the padding before the map.
+    """
     out: tuple[int, int]
-    """Number of windows along a column and along a row of the map."""
+    """Number of windows along a column of the map, and number of windows along a row."""
 
     def counts_differ(self, height: int, width: int) -> bool:
-        """Return whether some windows reach over the edge of a map of this size, and so have fewer
-        taps inside.
+        """Return whether some windows reach over the edge of a map of `height` x `width` pixels.
+
+        Such windows have fewer taps inside the map than the others.
         """
         return any(
             first < 0 or first + (out - 1) * stride + (kernel - 1) * dilation >= size
@@ -137,23 +146,23 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Node(ABC):
-    """A neutral operation of a network, which makes one result from its sources."""
+    """An operation of a network, for any file format, that makes one result from its sources."""
 
     operator: str
-    """Operator of the network to which the operation belongs, for messages."""
+    """Name of the model's operator from which the operation comes, for messages."""
     result: Value
 
     @property
     @abstractmethod
     def sources(self) -> tuple[Value, ...]:
-        """Values that the operation takes."""
+        """Values that the operation takes; constants are left out."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Convolution(Node):
     """An operation that multiplies each window of a map by weights.
 
-    It stands for CONV_2D, and for any other operation that is linear in the pixels.
+    It stands for CONV_2D of TFLite, and for any other operator that makes weighted sums of pixels.
     """
 
     source: Value
@@ -161,17 +170,22 @@ class Convolution(Node):
     """Weights: kernel height x kernel width x channels of the source x channels of the result."""
     window: Window
     fill: int
-    """Value of pixels outside the map, which is the zero point of the source."""
+    """Code that pixels outside the map have, which is the zero point of the source."""
     output: Requantisation
     groups: int = 1
     """Number of groups into which the channels of source and result are cut.
 
-    Weights from one group to another are 0.
+    A group of the result uses only the same group of the source. `weights` has all channels, so the
+    weights between different groups are 0.
     """
     counts: bool = True
-    """False if the operation only moves or adds, which does not count as multiply-accumulates."""
+    """False if the operation only moves or adds elements: it then has no multiply-accumulates to
+    count.
+    """
     zeros: int = 0
-    """Number of zero weights that only fill lines of the buffer, and are not in the network."""
+    """Number of zeros in `weights` that the network does not have; few_channels.py adds them to
+    fill lines.
+    """
 
     @property
     def sources(self) -> tuple[Value, ...]:
@@ -180,15 +194,17 @@ class Convolution(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Product(Node):
-    """An operation that multiplies the source by a matrix, row by row of `layer.k` elements.
+    """An operation that multiplies each row of the source, of `layer.k` elements, by a matrix.
 
-    It stands for FULLY_CONNECTED.
+    It stands for FULLY_CONNECTED of TFLite.
     """
 
     source: Value
     layer: Layer
     wide: bool = False
-    """True if results are int16: a row is a pixel of low bytes and a pixel of high bytes."""
+    """True if results are int16: a row of the result is a pixel of low bytes and a pixel of high
+    bytes.
+    """
 
     @property
     def sources(self) -> tuple[Value, ...]:
@@ -202,9 +218,10 @@ class WideProduct(Node):
     Source and result have the shape rows x 2 x elements: first the low bytes of a row, then the
     high bytes. All zero points are 0.
 
-    With `sums`, the result has the sums themselves, which have 32 bits with their bias, in twice as
-    many rows. First come all sums divided by 65536, halves upwards, then all remainders. No sum may
-    be above 2^31 - 2^15 - 1 with `sums`.
+    With `sums`, the result has the sums of 32 bits, bias included, in place of requantised numbers.
+    Each sum then takes two elements of int16, so there are twice as many rows. First come the rows
+    with all sums divided by 65536, halves rounded upwards, then the rows with all remainders. No
+    sum may be above 2^31 - 2^15 - 1 with `sums`.
     """
 
     source: Value
@@ -212,14 +229,15 @@ class WideProduct(Node):
     """Weights: elements of the source x elements of the result."""
     output: Requantisation
     taps: int
-    """Number of multiply-accumulates that count for an element of the result; the weights beyond
-    these are 0.
+    """Number of multiply-accumulates that the network has for one element of the result.
+
+    The matrix may have more rows than this.
     """
     sums: bool = False
 
     @property
     def rows(self) -> int:
-        """Number of rows of the source."""
+        """Number of rows of the source; each row is two pixels."""
         return self.source.pixels // 2
 
     @property
@@ -238,7 +256,7 @@ class DepthwiseConvolution(Node):
     fill: int
     output: Requantisation
     counts: bool = True
-    """False if the operation only resizes, which does not count as multiply-accumulates."""
+    """False if the operation only resizes a map: it then has no multiply-accumulates to count."""
 
     @property
     def sources(self) -> tuple[Value, ...]:
@@ -249,19 +267,19 @@ class DepthwiseConvolution(Node):
 class Pooling(Node):
     """An operation that reduces each window of a map to a pixel.
 
-    AVERAGE divides by the number of taps inside the map, half away from zero, unless there are
-    `averages`.
+    AVERAGE divides a sum by the number of taps inside the map, and rounds halves away from zero.
+    With `averages`, requantisations replace the division.
     """
 
     source: Value
     reduction: Reduction
     window: Window
     output: Requantisation = field(default_factory=identity)
-    """Requantisation of the results of MAX and SUM."""
+    """Requantisation of the results of MAX and SUM; AVERAGE does not use it."""
     averages: tuple[Requantisation, ...] = ()
-    """Requantisations of AVERAGE for 1, 2, ... taps inside the map; empty for a plain division.
+    """Requantisations for AVERAGE: entry i is for windows with i + 1 taps inside the map.
 
-    All have the same rounding and zero point.
+    All entries have the same rounding and zero point. Without entries, AVERAGE divides.
     """
     floor: int = -128
     ceiling: int = 127
@@ -273,23 +291,24 @@ class Pooling(Node):
 
 @dataclass(frozen=True)
 class Scale:
-    """The scale of an operand of Binary: code x becomes x * multiplier * 2^(20 - 31 - shift).
+    """The scale of an operand of Binary.
 
-    The zero point is subtracted from the code first.
+    Code x becomes (x - `zero_point`) * `multiplier` * 2^(20 - 31 - `shift`).
     """
 
     zero_point: int
     multiplier: int = 0
     shift: int = 0
-    """Shift to the right, in bits."""
+    """Number of bits by which the product is shifted to the right."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Binary(Node):
-    """An operation on two operands, each a value or constants: ADD, SUBTRACT or MULTIPLY.
+    """An operation on two operands, element by element: ADD, SUBTRACT or MULTIPLY.
 
-    A value of one pixel serves for all pixels of the result. Constants have the result's shape.
-    With `wide`, operands and result are of int16, with low and high bytes as in a WideProduct.
+    Each operand is a value or an array of constants. A value of one pixel is used for all pixels of
+    the result. Constants have the result's shape. With `wide`, operands and result are of int16,
+    with low and high bytes as in a WideProduct.
     """
 
     operation: Operation
@@ -307,17 +326,16 @@ class Binary(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Unary(Node):
-    """An operation on each element: a requantisation of x - zero point, then a lookup if there is a
-    table.
+    """An operation on each element x: it requantises x - `zero_point`.
+
+    If there is a table, the requantised code is then looked up in the table.
     """
 
     source: Value
     zero_point: int = 0
     output: Requantisation = field(default_factory=identity)
     table: bytes | None = None
-    """Table in the format of Load_Table, looked up with the requantised value; None for no
-    table.
-    """
+    """Table in the format of Load_Table, from requantised codes to results; None for no table."""
 
     @property
     def sources(self) -> tuple[Value, ...]:
@@ -328,12 +346,13 @@ class Unary(Node):
 class Curve(Node):
     """A function of each element of int16; low and high bytes lie as in a WideProduct.
 
-    The function is 512 straight lines between 513 numbers, see docs/transformers.md.
+    The function consists of 512 straight lines between 513 given numbers, see docs/transformers.md.
     """
 
     source: Value
     tables: bytes
-    """Tables with the 513 numbers, in the format of Load_Table."""
+    """Tables with the 513 numbers at the ends of the straight lines, in the format of Load_Table.
+    """
 
     @property
     def sources(self) -> tuple[Value, ...]:
@@ -353,9 +372,9 @@ class Reshape(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Slice(Node):
-    """An operation that takes `result.shape[axis]` elements, from `start` on, along one axis.
+    """An operation that takes `result.shape[axis]` elements along `axis`, from index `start` on.
 
-    The axis is the axis of the channels, or all dimensions before it have size 1.
+    The axis is the last one, which counts channels, or all dimensions before it have size 1.
     """
 
     source: Value
@@ -369,9 +388,9 @@ class Slice(Node):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Concatenation(Node):
-    """An operation that joins values along an axis.
+    """An operation that joins values along `axis`.
 
-    The axis is the axis of the channels, or all dimensions before it have size 1.
+    The axis is the last one, which counts channels, or all dimensions before it have size 1.
     """
 
     parts: tuple[Value, ...]
@@ -384,16 +403,17 @@ class Concatenation(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """The weights of one gate of an LSTM, and the requantisations of the gate's sums.
+    """The weights of one gate of an LSTM, and the requantisations of the gate's two kinds of sums.
 
-    The argument of the gate's function is a fixed-point number with 12 fractional bits.
+    The sums of the inputs and of the hidden state are requantised, and added as the argument of the
+    gate's function. The argument is a fixed-point number with 12 fractional bits.
     """
 
     input_weights: NDArray[np.int8]
-    """Weights of the inputs: inputs x cells."""
+    """Weights for the inputs of the LSTM, of shape inputs x cells."""
     input_sums: Requantisation
     recurrent_weights: NDArray[np.int8]
-    """Weights of the hidden state: cells x cells."""
+    """Weights for the hidden state, of shape cells x cells."""
     recurrent_sums: Requantisation
 
 
@@ -401,9 +421,9 @@ class Gate:
 class Lstm(Node):
     """An LSTM over a sequence of pixels, with gates and cells of 16 bits.
 
-    At each step in time the cell is c = f * c + i * g, limited to `limit`. The hidden state is h =
-    o * tanh(c). Without `has_tanh`, it is h = o * i: LiteRT gives this result for cells with a
-    scale that its tanh does not know.
+    i, f, g and o are the input, forget, cell and output gate. At each step in time the cell is c =
+    f * c + i * g, limited to `limit`. The hidden state is h = o * tanh(c). LiteRT's tanh supports
+    only some scales of cells. For other scales LiteRT gives h = o * i, and `has_tanh` is False.
     """
 
     source: Value
@@ -412,15 +432,17 @@ class Lstm(Node):
     cell_gate: Gate
     output_gate: Gate
     cell_bits: int
-    """Number of integer bits of the cells, without the sign; negative if all cells are small."""
+    """Number of integer bits of a cell, without the sign; a cell has 15 - `cell_bits` fractional
+    bits.
+    """
     limit: int
-    """Largest absolute value of the cells; 0 if there is no limit."""
+    """Largest absolute value of a cell as an int16; 0 if there is no limit."""
     hidden: Requantisation
     start: int
-    """Hidden state before the first step in time, the same for all cells."""
+    """Hidden state before the first step in time, one code for all cells."""
     has_tanh: bool = True
     biases: NDArray[np.int16] | None = None
-    """Biases, gates x cells, or None; a bias is added to the sums that make a gate's argument.
+    """Biases of shape gates x cells, or None; each is added to the argument of a gate's function.
 
     With biases, h goes from step to step as int16 with 15 fractional bits, and is 0 before the
     first step. `hidden` turns h into the results. Divisions of sums and products then round halves
@@ -439,16 +461,16 @@ class Lstm(Node):
 
 @dataclass(frozen=True)
 class Kept:
-    """A variable that stays in the unified buffer from one program to the next.
+    """A variable of the network that stays in the unified buffer from one program to the next.
 
-    `before` is an input of the operations, with the variable's value. `after`, another input or an
-    output of the operations, is the value for the next program.
+    `before` is an input of the operations: the variable's value at the start of a program. `after`
+    is the variable's value for the next program, an output or another input of the operations.
     """
 
     before: Value
     after: Value
     leaves: bool
-    """True if the value `after` also goes to host memory."""
+    """True if the value `after` also goes to host memory, False if it only stays in the buffer."""
 
 
 @dataclass(frozen=True)
@@ -498,5 +520,5 @@ def node_macs(node: Node) -> int:
 
 
 def is_wide(node: Node) -> bool:
-    """Return whether an operation works on int16, with low and high bytes in pairs of pixels."""
+    """Return whether an operation works on int16, with low and high bytes in separate pixels."""
     return isinstance(node, WideProduct | Curve) or (isinstance(node, Binary) and node.wide)

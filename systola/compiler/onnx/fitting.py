@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fit of the machine's requantisation to sums and their required results.
+"""A fit of the machine's requantisation to a table of sums and their required results.
 
-A sum s has the result (s + bias) * q * 2^(shift - 31), rounded, with a multiplier q. With SINGLE
-rounding, the result is at least j if (s + bias) * q >= (2 j - 1) * 2^(30 - shift). So each sum with
-its required result bounds the bias, or q without a bias. The fit takes the number that violates the
-fewest bounds.
+From a sum s the machine makes (s + bias) * q * 2^(shift - 31), rounded, with a multiplier q. With
+SINGLE rounding, halves are rounded up. Then the result is at least j if (s + bias) * q >= (2 j - 1)
+* 2^(30 - shift). So each sum with its required result sets bounds for the bias, or for q if there
+is no bias. The fit takes the bias, or the q, that violates the fewest bounds.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from systola.compiler.errors import ModelError
 from systola.compiler.layer import MAX_LEFT, MAX_RIGHT
 
 _CANDIDATES = (0, -1, 1)
-"""Numbers that are added to the nearest multiplier; each such multiplier is tried with its best
-bias.
+"""Distances from the nearest multiplier; fit_bias tries each multiplier at such a distance with its
+best bias.
 """
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A requantisation that comes close to a model's; `differing` is the number of sums with
-    another result.
+    """A requantisation that comes close to the required results.
+
+    `differing` is the number of sums with another result than required.
     """
 
     multiplier: int
@@ -38,19 +39,19 @@ class Fit:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A table of sums and their required results, which are without zero point."""
+    """A table of sums, and of the result that each sum must have before the zero point is added."""
 
     sums: NDArray[np.int64]
     results: NDArray[np.int64]
     low: int
-    """Least result; results are clamped to `low` to `high`."""
+    """Least result; the machine clamps results to the range from `low` to `high`."""
     high: int
 
 
 def nearest_multiplier(value: float) -> tuple[int, int]:
     """Return (q, shift) such that q * 2^(shift - 31) is nearest to `value`.
 
-    q is below 2^31, and shift is in the range of a parameter entry.
+    q is below 2^31, and shift is in the range that a parameter entry of the machine can hold.
     """
     if not 0 < value < 2.0**MAX_LEFT:
         raise ModelError(f"its effective scale {value:.6g} is too large or too small")
@@ -59,9 +60,9 @@ def nearest_multiplier(value: float) -> tuple[int, int]:
 
 
 def fit_bias(wanted: Wanted, scale: float) -> Fit:
-    """Return a fit with a multiplier near to `scale` and a bias.
+    """Return a fit with a multiplier near to `scale` and the best bias.
 
-    The sums must be much finer than the results: many sums for each result.
+    Each result must belong to many sums, so that a bias is much finer than a result.
     """
     q, shift = nearest_multiplier(scale)
     lower, upper = wanted.results > wanted.low, wanted.results < wanted.high
@@ -79,13 +80,14 @@ def fit_bias(wanted: Wanted, scale: float) -> Fit:
 
 
 def fit_multiplier(wanted: Wanted, scale: float) -> Fit:
-    """Return a fit with a multiplier near to `scale`, without a bias."""
+    """Return a fit with the best multiplier near to `scale`, and a bias of 0."""
     q, shift = nearest_multiplier(scale)
     sums, results = wanted.sums, wanted.results
     lower, upper = results > wanted.low, results < wanted.high
     positive, negative = sums > 0, sums < 0
     a, b = _thresholds(results, shift), _thresholds(results + 1, shift)
-    # A sum has its result if a <= sum * q < b, which bounds the multiplier q below and above.
+    # A sum has its required result if a <= sum * q < b, which bounds the multiplier q from below
+    # and above.
     least = np.concatenate([_up(a, sums, lower & positive), _down(-b, -sums, upper & negative) + 1])
     greatest = np.concatenate(
         [_up(b, sums, upper & positive) - 1, _down(-a, -sums, lower & negative)]
@@ -97,7 +99,8 @@ def fit_multiplier(wanted: Wanted, scale: float) -> Fit:
 
 
 def _thresholds(results: NDArray[np.int64], shift: int) -> NDArray[np.int64]:
-    # No product of sum and multiplier comes near to 2^62, so thresholds are clipped there.
+    # Thresholds must fit int64, so they are clipped at 2^62. No product of sum and multiplier comes
+    # near to 2^62, so clipping changes no comparison.
     exact = np.ldexp((2 * results - 1).astype(np.float64), 30 - shift)
     return np.clip(exact, -(2.0**62), 2.0**62).astype(np.int64)
 
@@ -115,7 +118,8 @@ def _up(a: NDArray[np.int64], b: NDArray[np.int64], chosen: NDArray[np.bool_]) -
 def _least_violated(
     least: NDArray[np.int64], greatest: NDArray[np.int64], near: int
 ) -> tuple[int, int]:
-    """Return the number that violates the fewest bounds, and the number of violated bounds.
+    """Return the whole number that violates the fewest bounds, and the count of bounds that it
+    violates.
 
     A number violates each bound in `least` that is above it, and each bound in `greatest` that is
     below it. Of several numbers that violate equally few bounds, the nearest to `near` is returned.

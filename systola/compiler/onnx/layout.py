@@ -19,22 +19,23 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Layout:
-    """A storage order: factors of a tensor's number of elements, and the order in which they vary.
+    """An order in which the elements of a tensor are stored.
 
-    An element's number, counted in the order of the tensor's shape, has one digit for each factor.
-    The first digit is the most significant. The same digits, taken in the order `order`, make
-    another number. Elements are stored in the order of this second number.
+    The number of elements is written as a product of factors. An element's number, counted in the
+    order of the tensor's shape, has one digit for each factor, the most significant first. `order`
+    has the indices of the digits, from the slowest in storage to the fastest. A 2 x 3 tensor that
+    is stored column by column has the factors (2, 3) and the order (1, 0).
     """
 
     factors: tuple[int, ...]
-    """Numbers above 1. Their product is the tensor's number of elements."""
+    """Factors above 1 of the tensor's number of elements, in the order of the tensor's shape."""
     order: tuple[int, ...]
 
     def divided(self, shape: Sequence[int]) -> Layout | None:
-        """Return the same layout with factors split further.
+        """Return the same storage order with `factors` split further.
 
-        Each size in `shape` is then the product of some consecutive factors. Returns
-        None if the factors cannot be split in this way.
+        Each size in `shape` is then the product of some consecutive factors. Returns None if the
+        factors cannot be split in this way.
         """
         edges = sorted({*_tails(self.factors), *_tails(shape)}, reverse=True)
         if any(high % low for high, low in pairwise(edges)):
@@ -48,11 +49,10 @@ class Layout:
         return Layout(factors, tuple(part for factor in self.order for part in parts[factor]))
 
     def axes(self, shape: Sequence[int]) -> list[list[int]]:
-        """Return for each dimension of `shape` the factors that it consists of, as indices in
-        `factors`.
+        """Return for each dimension of `shape` a list of its factors, as indices in `factors`.
 
-        The product of these factors is the size of the dimension. The factors must be split for
-        this shape, as `divided` does.
+        The product of a dimension's factors is the size of the dimension. The layout must already
+        be split for `shape`, as `divided` does it.
         """
         tails, ends = _tails(shape), _tails(self.factors)
         return [
@@ -61,15 +61,16 @@ class Layout:
         ]
 
     def ordered(self, shape: Sequence[int], axes: Sequence[int]) -> Layout:
-        """Return the layout that stores the same tensor in another order: the dimensions of `shape`
-        in the order `axes`.
+        """Return the layout of the same tensor if it is stored with its dimensions in the order
+        `axes`.
+
+        `shape` is the tensor's shape.
         """
         parts = self.axes(shape)
         return Layout(self.factors, tuple(part for axis in axes for part in parts[axis]))
 
     def transposed(self, shape: Sequence[int], permutation: Sequence[int]) -> Layout:
-        """Return the layout of the transposed tensor, with all stored elements left in their
-        places.
+        """Return the layout of the transposed tensor if all stored elements stay in their places.
 
         Dimension i of the new tensor is dimension `permutation`[i] of `shape`.
         """
@@ -88,8 +89,9 @@ class Layout:
 
     @property
     def numbers(self) -> NDArray[np.int64]:
-        """Return for each place in storage the number of the tensor's element there, counted in the
-        order of the shape.
+        """Return an array with the number of the element at each position in storage.
+
+        Elements are numbered from 0 in the order of the tensor's shape.
         """
         count = np.arange(math.prod(self.factors), dtype=np.int64)
         return count.reshape(self.factors).transpose(self.order).reshape(-1)
@@ -107,5 +109,7 @@ def stored(shape: Sequence[int], axes: Sequence[int]) -> Layout:
 
 
 def _tails(shape: Sequence[int]) -> list[int]:
-    """Return the products of all sizes, of all but the first, and so on, down to 1 for no sizes."""
+    """Return the number of elements of `shape`, of `shape[1:]`, of `shape[2:]`, and so on, down to
+    1 for no dimensions.
+    """
     return [*accumulate(reversed(shape), lambda a, b: a * b, initial=1)][::-1]

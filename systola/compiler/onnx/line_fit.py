@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fit of the machine's weight, bias and multiplier to a straight line over all codes.
+"""A fit of the machine's weight, bias and multiplier to a straight line from codes to results.
 
-Codes are quantised numbers. With SINGLE rounding and a multiplier m, the machine makes
-floor((weight * code + bias) * m + 1/2), clamped to the codes. A weight has 7 bits, so sums have
-finer steps than codes, and a bias can shift the line by less than a code.
+Codes are quantised numbers from -128 to 127. With SINGLE rounding and a multiplier m, the machine
+makes floor((weight * code + bias) * m + 1/2) of a code, clamped to the range of codes. A weight is
+up to 127, so sums have finer steps than codes, and a bias can shift the line by less than a code.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from systola.compiler.onnx.numbers import CODES
 
 _MOST_WEIGHT, _MOST_BIAS = 127, 1 << 30
 _BESIDE = (0, -1, 1)
-"""Numbers that are added to the nearest bias to get all biases that are tried."""
+"""Distances from the nearest bias; fit_line tries each weight with the biases at these distances.
+"""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A straight line in one channel, as the machine's weight, bias, multiplier and shift."""
+    """A straight line from codes to results, as weight, bias, multiplier and shift of a channel."""
 
     weight: int
     bias: int
@@ -35,26 +36,30 @@ class Line:
 
 @dataclass(frozen=True)
 class WantedLine:
-    """A straight line over all codes, with the rounded results that the machine must give."""
+    """A straight line over all codes, with the rounded result that the machine must give for each
+    code.
+    """
 
     results: NDArray[np.int64]
-    """Wanted results for all codes, less the zero point."""
+    """Required result for each code, from code -128 on, before the zero point is added."""
     used: NDArray[np.bool_]
-    """True for each code that occurs; the results of other codes do not matter."""
+    """True for each code that occurs, from code -128 on; the results of other codes do not matter.
+    """
     low: int
-    """Least result; results are clamped to `low` to `high`."""
+    """Least result; the machine clamps results to the range from `low` to `high`."""
     high: int
     slope: float
-    """Increase of the result, before rounding, from one code to the next."""
+    """Increase of the unrounded result from one code to the next."""
     offset: float
-    """Result of code 0, not rounded."""
+    """Unrounded result of code 0."""
 
 
 def fit_line(wanted: WantedLine) -> Line | None:
-    """Return a line that gives all wanted results, or None if the search finds no such line."""
+    """Return a line with the required results of all codes that occur, or None if none is found."""
     results = wanted.results[wanted.used]
     if bool((results == results[0]).all()):
-        # The multiplier and shift make a factor of (1 * 2^30) * 2^(1 - 31) = 1.
+        # All results are equal, so the weight is 0 and the bias is the result. The multiplier and
+        # shift make a factor of (1 * 2^30) * 2^(1 - 31) = 1.
         return Line(0, int(results[0]), 1 << 30, 1)
     if not np.isfinite(wanted.slope) or wanted.slope == 0:
         return None
@@ -77,11 +82,12 @@ def fit_line(wanted: WantedLine) -> Line | None:
 
 
 def _widest(wanted: WantedLine, sums: NDArray[np.int64]) -> tuple[int, float]:
-    """Return the index of the row of `sums` with the widest range of scales, and the middle of this
-    range.
+    """Return the index of the row of `sums` with the widest range of scales, and a scale inside
+    this range.
 
-    A row has the sums of one weight and bias for all codes. The range has all scales that turn each
-    sum of the row into its wanted result.
+    A row has the sums of one weight and bias, one sum for each code. The row's range has all scales
+    that turn each of these sums into its required result. Ranges are compared relative to their
+    least scale.
     """
     up = wanted.used & (wanted.results > wanted.low)
     down = wanted.used & (wanted.results < wanted.high)
@@ -97,7 +103,8 @@ def _widest(wanted: WantedLine, sums: NDArray[np.int64]) -> tuple[int, float]:
         np.where(positive & down, below, np.inf).min(axis=1),
         np.where(negative & up, above, np.inf).min(axis=1),
     )
-    # A sum of 0 has the result 0 with any scale, so another wanted result excludes its row.
+    # A sum of 0 has the result 0 with any scale. So a row is excluded if one of its sums is 0 and
+    # another result is required.
     zero = int(np.clip(0, wanted.low, wanted.high))
     wrong = (wanted.used & (sums == 0) & (wanted.results != zero)).any(axis=1)
     room = np.where(wrong, -np.inf, (greatest - least) / np.maximum(least, 1e-30))
@@ -106,6 +113,6 @@ def _widest(wanted: WantedLine, sums: NDArray[np.int64]) -> tuple[int, float]:
 
 
 def _rounded(line: Line) -> NDArray[np.int64]:
-    """Return the results of a straight line at all codes, before they are clamped."""
+    """Return the result of a straight line for each code, from code -128 on, before clamping."""
     sums = (line.weight * CODES + line.bias) * line.multiplier
     return (sums + (1 << (30 - line.shift))) >> (31 - line.shift)

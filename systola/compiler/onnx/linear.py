@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The common part of convolutions and products: the conversion of sums to codes, which are
-quantised numbers.
+"""The common part of convolutions and products: the conversion of their sums to codes.
+
+Codes are quantised numbers.
 """
 
 from __future__ import annotations
@@ -29,28 +30,33 @@ class Linear:
     quantisation: Quantisation
     """Quantisation of the source."""
     weights: NDArray[np.int64]
-    """Weights less their zero points; the last axis counts the results."""
+    """Weights with their zero points subtracted; the last axis has an index for each channel of the
+    result.
+    """
     scales: NDArray[np.float32]
-    """Scale of the source times scales of the weights: one for each result, or one for all."""
+    """Products of the source's scale and the weights' scales: one for each channel of the result,
+    or one for all.
+    """
     bias: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class LinearOutput:
-    """A conversion of an operator's sums to codes."""
+    """A conversion of an operator's sums to codes: a requantisation, then a table, if any."""
 
     requantisation: Requantisation
     table: NDArray[np.int64] | None
-    """Table that clamps the codes after requantisation, if neither RELU nor RELU6 can; else None.
+    """Clamped code for each code from -128 on; None if RELU or RELU6 clamps, or nothing needs to.
     """
 
 
 def linear_output(
     scope: Scope, linear: Linear, quantisation: Quantisation, limits: Limits
 ) -> LinearOutput:
-    """Return the conversion of an operator's sums to codes within `limits`.
+    """Return the conversion of an operator's sums to codes of `quantisation`, within `limits`.
 
-    Each channel of the result has a multiplier and a bias of its own.
+    Each channel of the result has a multiplier and a bias of its own. Channels that may differ from
+    ONNX Runtime are added to the count `scope.inexact_channels`.
     """
     weights = linear.weights.reshape(-1, linear.weights.shape[-1])
     zero_point = linear.quantisation.zero_point

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ONNX model as plain data."""
+"""An ONNX model as plain data, without objects of the package `onnx`."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | Constant
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """A node of an ONNX model, with one operation."""
+    """A node of an ONNX model: one use of an operator, with its inputs, outputs and attributes."""
 
     index: int
-    """Position of the node in the model, counted from 0."""
+    """Position of the node among the model's nodes, counted from 0."""
     kind: str
-    """Operator, such as Conv, without its domain."""
+    """Name of the operator, such as Conv, without its domain."""
     name: str
     inputs: tuple[str, ...]
     """Names of the input tensors; an empty name stands for a missing optional tensor."""
     outputs: tuple[str, ...]
     attributes: Mapping[str, Attribute]
-    """Attributes of the node that are numbers, lists of numbers, text or tensors."""
+    """Values of the node's attributes, by the attributes' names."""
 
     def __str__(self) -> str:
         return f"node {self.index} ({self.kind}{f' {self.name!r}' if self.name else ''})"
 
     def integer(self, name: str, default: int) -> int:
-        """Return an attribute as a whole number, or `default`; raise ModelError for another
-        type.
+        """Return the attribute `name` as a whole number, or `default` if the node does not have it.
+
+        Raises ModelError for an attribute of another type.
         """
         value = self.attributes.get(name, default)
         if not isinstance(value, int):
@@ -43,9 +44,10 @@ class OnnxNode:
         return value
 
     def integers(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        """Return an attribute as a list of whole numbers.
+        """Return the attribute `name` as whole numbers, or `default` if the node does not have it.
 
-        Raises ModelError if the attribute is no such list, or missing without a default.
+        Raises ModelError if the attribute is no list of whole numbers, or if the node has neither
+        attribute nor default.
         """
         value = self.attributes.get(name, default)
         if value is None:
@@ -55,8 +57,10 @@ class OnnxNode:
         return tuple(int(item) for item in value)
 
     def number(self, name: str, default: float) -> float:
-        """Return an attribute as a finite number, or `default`; raise ModelError for
-        another type.
+        """Return the attribute `name` as a finite number, or `default` if the node does not have
+        it.
+
+        Raises ModelError for any other attribute.
         """
         value = self.attributes.get(name, default)
         if not isinstance(value, (int, float)) or not np.isfinite(value):
@@ -64,7 +68,10 @@ class OnnxNode:
         return float(value)
 
     def text(self, name: str, default: str) -> str:
-        """Return an attribute as text, or `default`; raise ModelError for another type."""
+        """Return the attribute `name` as text, or `default` if the node does not have it.
+
+        Raises ModelError for an attribute of another type.
+        """
         value = self.attributes.get(name, default)
         if not isinstance(value, str):
             raise ModelError(f"its attribute '{name}' is not text")
@@ -73,23 +80,24 @@ class OnnxNode:
 
 @dataclass(frozen=True)
 class OnnxInput:
-    """An input of an ONNX model, which the user gives."""
+    """An input of an ONNX model, which gets its data from the user."""
 
     name: str
     dtype: str
     """Type of the elements in numpy's spelling."""
     shape: tuple[int, ...]
-    """Shape; a first dimension that the model leaves open is 1."""
+    """Shape of the input; the first size is 1 if the model leaves it open."""
 
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """An ONNX model in which each node takes only tensors that exist before the node."""
+    """An ONNX model, with its nodes in an order in which they can be executed."""
 
     opset: int
-    """Version of the set of standard operators, without ONNX Runtime's own operators."""
+    """Version of ONNX's standard operators; operators of ONNX Runtime have versions of their own.
+    """
     inputs: tuple[OnnxInput, ...]
     outputs: tuple[str, ...]
     constants: Mapping[str, Constant]
-    """Constant tensors of the model, called initialisers, by name."""
+    """Constant tensors of the model (ONNX's initialisers), by the tensors' names."""
     nodes: tuple[OnnxNode, ...]

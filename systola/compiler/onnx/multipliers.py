@@ -17,12 +17,13 @@ from systola.compiler.onnx.numbers import Quantisation
 from systola.compiler.quantise import MAX_STEPS, NO_SCALE, fitted_multipliers
 
 _FURTHEST = 1 << 40
-"""Number, beyond all sums of 32 bits, that replaces every larger sum in the search of _first_sums.
-"""
+"""Number above all sums of 32 bits; the search in _first_sums uses it in place of larger sums."""
 
 
 def code_limits(quantisation: Quantisation, limits: Limits) -> tuple[int, int]:
-    """Return the least and the greatest code of numbers within `limits`."""
+    """Return the codes of the two bounds `limits.low` and `limits.high`, the least and the
+    greatest.
+    """
     ends = np.array([limits.low, limits.high], np.float32)
     low, high = quantisation.codes(ends).tolist()
     return low, max(low, high)
@@ -35,11 +36,11 @@ def runtime_multipliers(
     least_result: int,
     greatest_result: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
-    """Return for each scale a multiplier, a shift, and whether these give all results of ONNX
-    Runtime.
+    """Return three arrays with an entry for each scale: multipliers, shifts, and whether they are
+    exact.
 
-    The sums are from `low` to `high`. `least_result` and `greatest_result` are the bounds of the
-    result without its zero point.
+    A multiplier and shift are exact if all sums from `low` to `high` get ONNX Runtime's results.
+    Results are clamped to `least_result` and `greatest_result` before the zero point is added.
     """
     if not bool(np.isfinite(scale).all() and (scale >= 0).all()):
         raise ModelError("its scales are not positive numbers")
@@ -56,20 +57,20 @@ def runtime_multipliers(
 
 
 def rounded_product(sums: NDArray[np.int64], scale: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return ONNX Runtime's results for sums, before the zero point is added and the result
-    clamped.
-    """
+    """Return ONNX Runtime's rounded results for sums, not clamped and without the zero point."""
     with np.errstate(over="ignore"):
         return np.rint(sums.astype(np.float32) * scale)
 
 
 def _first_sums(scale: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return for each result j from 1 on the least positive sum that gives at least j.
+    """Return for each scale a row with the least positive sums that give at least 1, 2, ...,
+    MAX_STEPS.
 
     The sums are found by bisection.
     """
     steps = np.arange(1, MAX_STEPS + 1)
-    # float32 holds sums and products to one part in 2^24, which bounds the search.
+    # float32 rounds sums and products by at most one part in 2^24. So each sum is within one part
+    # in 2^22 of the exact quotient, and the search begins with these bounds.
     near = np.minimum((steps - 0.5) / scale.astype(np.float64), _FURTHEST)
     below = np.maximum(np.floor(near * (1 - 2.0**-22)) - 2, 0).astype(np.int64)
     above = np.ceil(near * (1 + 2.0**-22)).astype(np.int64) + 2

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """QuantizeLinear and DequantizeLinear, exactly as ONNX Runtime calculates them in float32.
 
-Codes are int8, as the machine has them. If the model has uint8, its codes and zero points are 128
-more.
+Codes and zero points are int8, as the machine has them. A uint8 code or zero point of the model is
+larger by 128.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CODES = np.arange(-128, 128, dtype=np.int64)
-"""All codes of int8, in the order in which tables of numbers have their entries."""
+"""All codes of int8, from -128 to 127; tables with an entry for each code have this order."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Quantisation:
     zero_point: int
     """Zero point as an int8, also for a model with uint8."""
     unsigned: bool
-    """True if the model has uint8 codes with this quantisation."""
+    """True if the model has the codes of this quantisation as uint8, False for int8."""
 
     @property
     def numbers(self) -> NDArray[np.float32]:
-        """Return the numbers for which the codes stand, in the order of CODES."""
+        """Return the number for which each code stands, from code -128 on."""
         return self.scale * (CODES - self.zero_point).astype(np.float32)
 
     def codes(self, numbers: NDArray[np.float32]) -> NDArray[np.int64]:

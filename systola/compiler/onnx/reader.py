@@ -2,7 +2,7 @@
 """The reader of ONNX models.
 
 The package `onnx` reads the file and checks it. It is imported only when it is needed, because its
-import takes long. Errors that the package does not find are found here.
+import takes long. The reader itself finds errors that the package does not check for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from systola.compiler.printable import printable
 
 DOMAINS = ("", "ai.onnx", "com.microsoft")
 LEAST_OPSET = 10
-"""First version of the standard operators that has QuantizeLinear."""
+"""First version of ONNX's standard operators that has QuantizeLinear; older models are refused."""
 _MAX_DIMENSIONS = 8
 _MAX_SIZE = 1 << 31
 _NAME_LENGTH = 200
@@ -34,8 +34,9 @@ _FIELDS: Mapping[str, str] = {
     "UINT8": "int32_data",
     "BOOL": "int32_data",
 }
-"""Names of the fields that hold a tensor's content if the file has no raw bytes for the tensor, by
-element type.
+"""Names of the fields that hold the elements of a tensor, by ONNX's name of the element type.
+
+Only tensors without raw bytes in the file use these fields.
 """
 ELEMENT_TYPES: Mapping[str, str] = {
     "FLOAT": "float32",
@@ -46,16 +47,17 @@ ELEMENT_TYPES: Mapping[str, str] = {
     "UINT8": "uint8",
     "BOOL": "bool",
 }
-"""numpy's names of element types, by ONNX's names of these types."""
+"""numpy's name of each supported element type, by ONNX's name of the same type."""
 
 
 def read_onnx(content: bytes) -> OnnxModel:
     """Return the model in the content of an .onnx file.
 
-    Raises ModelError for a file that is no such model, is damaged, or keeps its weights elsewhere.
-    Functions, sparse tensors and unknown sizes are refused, too.
+    Raises ModelError if the content is no ONNX model, is damaged, or keeps its weights in other
+    files. Functions, sparse tensors, and inputs of unknown size beyond the first dimension are
+    refused, too.
     """
-    # The package has no type information that pyright could use, so its objects are Any.
+    # The package `onnx` has no types for pyright, so its objects are declared as Any.
     onnx: Any = import_module("onnx")
     decode_error: type[Exception] = import_module("google.protobuf.message").DecodeError
     try:
@@ -73,7 +75,7 @@ def read_onnx(content: bytes) -> OnnxModel:
     try:
         onnx.checker.check_model(model)
     except UnicodeDecodeError:
-        # The error's message quotes a name that is no text, so it cannot be shown.
+        # The error's message would quote a name that is no valid text, so the message is not shown.
         raise ModelError(_DAMAGED) from None
     except onnx.checker.ValidationError as error:
         reason = _printable(str(error).strip().split("\n")[0])
@@ -92,9 +94,9 @@ def read_onnx(content: bytes) -> OnnxModel:
 
 
 def inferred_shapes(content: bytes) -> dict[str, tuple[int, ...]]:
-    """Return the known shapes of results, inferred by the package `onnx` for a file's content.
+    """Return shapes of results by name, as far as the package `onnx` can infer them.
 
-    read_onnx must have accepted the file.
+    `content` is the content of a file that read_onnx has accepted.
     """
     onnx: Any = import_module("onnx")
     try:
@@ -125,8 +127,9 @@ class _Reader:
         self._kinds = {number: name for name, number in onnx.AttributeProto.AttributeType.items()}
 
     def constant(self, tensor: Any) -> Constant:
-        """Return the content of a constant tensor; raise ModelError if it is damaged or
-        unsupported.
+        """Return the elements of a constant tensor as an array.
+
+        Raises ModelError if the tensor is damaged or of an unsupported type or shape.
         """
         name = _printable(tensor.name)
         kind = self._types.get(tensor.data_type, f"type {tensor.data_type}")
@@ -145,7 +148,7 @@ class _Reader:
         data = getattr(tensor, _FIELDS[kind])
         if len(data) != size:
             raise ModelError(f"tensor '{name}' should have {size} elements, it has {len(data)}")
-        # numpy warns when it converts some not-a-numbers.
+        # Without this line, numpy would warn when it converts some kinds of not-a-number.
         with np.errstate(invalid="ignore"):
             values = np.array(data, np.float64 if dtype.kind == "f" else np.int64)
         if dtype.kind in "iu":
@@ -156,7 +159,7 @@ class _Reader:
             return values.astype(dtype).reshape(shape)
 
     def input(self, value: Any) -> OnnxInput:
-        """Return an input of the model; raise ModelError if it is not supported."""
+        """Return an input of the model; raise ModelError if its type or shape is not supported."""
         name = _printable(value.name)
         tensor = value.type.tensor_type
         kind = self._types.get(tensor.elem_type, f"type {tensor.elem_type}")
@@ -175,7 +178,7 @@ class _Reader:
         return OnnxInput(_text(value.name), ELEMENT_TYPES[kind], tuple(shape))
 
     def node(self, index: int, node: Any) -> OnnxNode:
-        """Return a node, with attributes only of types that supported operators have."""
+        """Return a node; attributes of types that no supported operator has are left out."""
         attributes: dict[str, Attribute] = {}
         result = OnnxNode(
             index,
@@ -218,5 +221,5 @@ def _text(name: str | bytes) -> str:
 
 
 def _printable(name: str | bytes) -> str:
-    """Return the first characters of a name in the file, in printable form."""
+    """Return at most _NAME_LENGTH characters of a name in the file, in printable form."""
     return printable(_text(name)[:_NAME_LENGTH])

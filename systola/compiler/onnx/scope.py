@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of a translation, which each node of an ONNX model may read and add to.
+"""The state of a translation: all tensors and operations that the translated nodes have made.
 
-An entry describes a tensor, see compiler/onnx/entries.py. Codes are quantised numbers.
+An entry describes a tensor of the model, see compiler/onnx/entries.py. A value is an array that
+operations take or make. Codes are quantised numbers.
 """
 
 from __future__ import annotations
@@ -31,15 +32,16 @@ from systola.compiler.operations import Node, Reshape, Unary, Value
 from systola.compiler.quantise import table_bytes
 
 MAX_ELEMENTS = 1 << 23
-"""Largest number of elements of a calculated value, in one sample of the model."""
+"""Largest number of elements of a calculated tensor, with all samples that the model takes at once.
+"""
 MAX_WEIGHTS = 1 << 24
 """Largest number of elements of a quantised constant, such as the weights of a layer."""
 SMALLEST_SCALE, LARGEST_SCALE = 1e-15, 1e15
-"""Least and largest scale of activations; beyond these bounds calculations would overflow."""
+"""Least and largest scale of a calculated tensor; other scales would make calculations overflow."""
 
 
 class Scope:
-    """A collector of the tensors defined so far, and of the operations that calculate them.
+    """A record of the tensors defined so far, and of the operations that calculate them.
 
     All methods raise ModelError for an unsupported node.
     """
@@ -49,8 +51,8 @@ class Scope:
     ) -> None:
         """Create a scope without tensors.
 
-        A sample of the model is a batch of `repeat` samples, which the translation separates.
-        `shapes` has known shapes of results in the model, for whole batches.
+        `repeat` is the number of samples that the model takes at once; operations are made for one
+        of these samples. `shapes` has known shapes of results by name, with all samples.
         """
         self.opset = opset
         self.repeat = repeat
@@ -59,16 +61,16 @@ class Scope:
         self.inexact_channels = 0
         self._entries: dict[str, Entry] = {}
         self._from_host: set[Value] = set()
-        """Values on the host: inputs of the model, results of the host's operations, and changed
-        shapes of such values.
+        """Values on the host: inputs of the model, results of the host's operations, and reshaped
+        values of both kinds.
         """
         self._moved: dict[tuple[Value, tuple[int, ...], tuple[int, ...]], Value] = {}
         self._reshaped: dict[tuple[Value, tuple[int, ...]], Value] = {}
         self._first_shape: dict[Value, Value] = {}
-        """Value before all changes of shape, for each value that a change of shape made."""
+        """Value before its first change of shape, by each reshaped value made from it."""
 
     def define(self, name: str, entry: Entry) -> None:
-        """Define the tensor `name` by an entry."""
+        """Define the tensor `name` by an entry; raise ModelError if its shape is not supported."""
         if isinstance(entry, Codes | Dequantised | HostArray | Pending | Weights):
             shape = entry_shape(entry)
             constant = isinstance(entry, Weights)
@@ -79,45 +81,56 @@ class Scope:
             if times > 1:
                 self._check_samples(name, shape)
         else:
-            # numpy makes plain numbers of arrays without dimensions, so they become arrays again.
+            # numpy returns plain numbers in place of arrays without dimensions, so these numbers
+            # become arrays again.
             entry = np.asarray(entry)
         self._entries[name] = entry
 
     def _check_samples(self, name: str, shape: tuple[int, ...]) -> None:
-        """Raise ModelError if a result mixes samples; `shape` is the shape for one sample."""
+        """Raise ModelError if the tensor `name` cannot be separated into samples.
+
+        `shape` is the tensor's shape for one sample.
+        """
         expected = (self.repeat, *shape[1:])
         if shape[:1] != (1,) or self._shapes.get(name, expected) != expected:
             raise ModelError("it mixes samples")
 
     def add_input(self, value: Value) -> None:
-        """Note that the user gives `value`, so that the host has it."""
+        """Note that `value` is on the host, as it is an input of the model."""
         self._from_host.add(value)
 
     def result(self, node: OnnxNode, entry: Entry) -> None:
-        """Define the first result of a node. Its other results stay undefined."""
+        """Define the first output of a node by an entry; its other outputs stay undefined."""
         self.define(node.outputs[0], entry)
 
     def entry(self, node: OnnxNode, position: int) -> Entry:
-        """Return the entry of a node's input; raise ModelError if the input is missing."""
+        """Return the entry of the node's input number `position`, counted from 0.
+
+        Raises ModelError if the node does not have this input.
+        """
         found = self.optional(node, position)
         if found is None:
             raise ModelError(f"its input {position} is missing")
         return found
 
     def optional(self, node: OnnxNode, position: int) -> Entry | None:
-        """Return the entry of a node's input, or None if the input is left out."""
+        """Return the entry of the node's input number `position`, or None if this input is left
+        out.
+        """
         if position >= len(node.inputs) or not node.inputs[position]:
             return None
         return self.named(node.inputs[position])
 
     def named(self, name: str) -> Entry:
-        """Return the entry of the tensor `name`."""
+        """Return the entry of the tensor `name`; raise ModelError if the tensor is not defined."""
         if name not in self._entries:
             raise ModelError(f"its input {name!r} is nothing that is supported")
         return self._entries[name]
 
     def constant(self, node: OnnxNode, position: int) -> Constant:
-        """Return a node's input; raise ModelError unless the input is a constant."""
+        """Return the node's input number `position` as an array; raise ModelError if it is no
+        constant.
+        """
         entry = self.entry(node, position)
         if isinstance(entry, Weights):
             return entry.numbers
@@ -126,8 +139,9 @@ class Scope:
         return entry
 
     def integers(self, node: OnnxNode, position: int) -> list[int]:
-        """Return a node's input, which must be a constant: a list of whole numbers, or one whole
-        number.
+        """Return the node's input number `position` as a list of whole numbers.
+
+        The input must be a constant, either a list of at most 64 whole numbers or a single number.
         """
         array = self.constant(node, position)
         if array.dtype.kind not in "iu" or array.size > 64:
@@ -135,8 +149,10 @@ class Scope:
         return [int(value) for value in array.reshape(-1).tolist()]
 
     def dequantised(self, node: OnnxNode, position: int) -> Dequantised:
-        """Return a node's input; raise ModelError unless the input comes directly from a
-        DequantizeLinear.
+        """Return the entry of the node's input number `position`.
+
+        Raises ModelError unless the input comes directly from a DequantizeLinear of calculated
+        codes.
         """
         entry = self.entry(node, position)
         if not isinstance(entry, Dequantised) or entry.curve is not None:
@@ -144,16 +160,19 @@ class Scope:
         return entry
 
     def codes(self, node: OnnxNode, position: int) -> Codes:
-        """Return a node's input; raise ModelError unless it is a calculated tensor of codes."""
+        """Return the entry of the node's input number `position`.
+
+        Raises ModelError unless the input is a calculated tensor of int8 or uint8.
+        """
         entry = self.entry(node, position)
         if not isinstance(entry, Codes):
             raise ModelError(f"its input {position} must be a calculated tensor of int8 or uint8")
         return entry
 
     def quantisation(self, node: OnnxNode, scale: int, zero_point: int) -> Quantisation:
-        """Return the quantisation of which a node has the scale and the zero point as inputs.
+        """Return a quantisation with scale and zero point from two constant inputs of a node.
 
-        `scale` and `zero_point` are the positions of these inputs among the node's inputs.
+        `scale` and `zero_point` are the numbers of these inputs, counted from 0.
         """
         scales, zero_points, unsigned = self.scales(node, scale, zero_point)
         if scales.size != 1:
@@ -163,10 +182,11 @@ class Scope:
     def scales(
         self, node: OnnxNode, scale: int, zero_point: int, dtype: str = "uint8"
     ) -> tuple[NDArray[np.float32], NDArray[np.int64], bool]:
-        """Return a node's scales, as many zero points, and whether the codes are uint8.
+        """Return a node's scales, a zero point for each scale, and whether the codes are uint8.
 
+        `scale` and `zero_point` are the numbers of the node's inputs for these, counted from 0.
         Scales of 0 are allowed, as channels without weights have a scale of 0 or almost 0. `dtype`
-        is the type of the codes if there is no zero point.
+        is the type of the codes for a node without zero points.
         """
         scales = self.constant(node, scale)
         if scales.dtype != np.float32 or scales.ndim > 1:
@@ -186,7 +206,7 @@ class Scope:
         return scales, zero_points, dtype == "uint8"
 
     def add(self, item: Node | HostStage) -> None:
-        """Append an operation, and note if the operation's result is on the host."""
+        """Append an operation to `items`, and note if the operation's result is on the host."""
         self.items.append(item)
         if isinstance(item, HostStage) or (
             isinstance(item, Reshape) and item.source in self._from_host
@@ -196,8 +216,11 @@ class Scope:
     def look_up(
         self, node: OnnxNode, source: Codes, table: NDArray[np.int64], unsigned: bool
     ) -> Codes:
-        """Return a tensor with each code replaced by its entry in `table`, which begins with the
-        entry of code -128.
+        """Add an operation that replaces each code by its entry in `table`, and return the new
+        tensor.
+
+        `table` has an entry for each code, from code -128 on. `unsigned` is True if the model has
+        the new codes as uint8.
         """
         result = Value(node.outputs[0], source.value.shape)
         content = table_bytes(table.astype(np.int8))
@@ -213,10 +236,12 @@ class Scope:
         *,
         to_host: bool = False,
     ) -> Value:
-        """Return the tensor's elements with its dimensions in the order `axes`, in a new shape.
+        """Return the tensor's elements as a value of `shape`, stored with dimensions in the order
+        `axes`.
 
         If the elements are stored in another order, operations that move them are added. `user`
-        names the operator that takes the value. With `to_host` the host takes the value.
+        names the operator that takes the value. With `to_host` the host takes the value, and so the
+        host also moves the elements.
         """
         layout = codes.layout.divided(codes.shape)
         if layout is None:
@@ -226,7 +251,10 @@ class Scope:
         return self._in_order(user, codes.value, layout, wanted, shape, to_host=to_host)
 
     def in_order_of_shape(self, user: object, codes: Codes) -> Codes:
-        """Return the tensor with its elements stored in the order of its shape."""
+        """Return the tensor with its elements stored in the order of its shape.
+
+        Operations that move elements are added if needed.
+        """
         layout = plain(codes.shape)
         value = self._in_order(user, codes.value, codes.layout, layout, codes.shape)
         return replace(codes, value=value, layout=layout)
@@ -234,8 +262,9 @@ class Scope:
     def stored_like(
         self, user: object, codes: Codes, layout: Layout, shape: tuple[int, ...]
     ) -> Value:
-        """Return the tensor's elements stored in the order of `layout`, as a value of shape
-        `shape`.
+        """Return the tensor's elements as a value of `shape`, stored in the order `layout`.
+
+        Operations that move elements are added if needed.
         """
         return self._in_order(user, codes.value, codes.layout, layout, shape)
 
@@ -251,8 +280,9 @@ class Scope:
     ) -> Value:
         source, target = layout.divided(wanted.factors), wanted.divided(layout.factors)
         if source is None or target is None:
-            # The two layouts have no common factors, so elements first move to the order of the
-            # shape, which can be split into any factors.
+            # The factors of one layout cannot be split to fit the other layout. So elements first
+            # move to the order of the shape. In this order the whole tensor counts as one factor,
+            # which can be split in any way.
             between = plain(layout.factors)
             value = self._in_order(user, value, layout, between, between.factors)
             whole = plain((math.prod(layout.factors),))
@@ -284,16 +314,21 @@ class Scope:
         origin: NDArray[np.int64],
         fill: int = 0,
     ) -> None:
-        """Add operations that set each element of `result` to an element of `source`.
+        """Add operations that set each element of `result` to an element of `source` or to `fill`.
 
-        `origin` has the position in the source of each element of the result, or -1 for `fill`.
+        For each element of the result, `origin` has the position of an element in the source,
+        counted from 0, or -1 for `fill`.
         """
         for item in moved(str(user), source, result, origin, fill):
             self.add(item)
 
     def reshaped(self, user: object, value: Value, shape: tuple[int, ...]) -> Value:
-        """Return the same elements in the same order as a value of another shape."""
-        # The first value is taken, as the machine may be unable to reshape a value twice.
+        """Return the elements of `value`, in the same order, as a value of `shape`.
+
+        An operation Reshape is added if the shapes differ.
+        """
+        # The machine may be unable to reshape a value twice. So each Reshape begins at the value
+        # before all changes of shape.
         value = self._first_shape.get(value, value)
         if value.shape == shape:
             return value
@@ -307,11 +342,11 @@ class Scope:
         return self._reshaped[key]
 
     def natural(self, user: object, codes: Codes) -> tuple[tuple[int, ...], Value]:
-        """Return an order of a tensor's dimensions, and the tensor as a value stored in this order.
+        """Return an order of a tensor's dimensions, and a value with the elements in this order.
 
         If the elements are stored with the channels last, the order has the channels last, and no
         element moves. Otherwise it is the order of the tensor's shape, and operations that move
-        elements are added if needed. The function value_shape gives the value's shape.
+        elements are added if needed. The value has the shape that the function value_shape gives.
         """
         rank = len(codes.shape)
         orders = [tuple(range(rank))]
@@ -326,9 +361,10 @@ class Scope:
         return order, self.arranged(user, codes, order, value_shape(codes.shape, order))
 
     def feature_map(self, node: OnnxNode, codes: Codes) -> Value:
-        """Return a tensor of samples x channels x rows x columns as a value of 1 x H x W x C.
+        """Return a tensor of 1 x channels x rows x columns as a value of 1 x rows x columns x
+        channels.
 
-        The tensor may lack the dimension of rows.
+        A tensor of 1 x channels x columns becomes a value with a single row.
         """
         shape = codes.shape
         if len(shape) not in (3, 4) or shape[0] != 1:
@@ -340,9 +376,10 @@ class Scope:
     def map_result(
         self, name: str, like: Codes, value_shape: tuple[int, ...], unsigned: bool
     ) -> Codes:
-        """Return a new feature map for the result of an operator on the tensor `like`.
+        """Return a new tensor for the result of an operator that takes the feature map `like`.
 
-        The map has as many spatial dimensions as `like`. `value_shape` is 1 x H x W x C.
+        The new tensor has a dimension for rows only if `like` has one. `value_shape`, 1 x rows x
+        columns x channels, is the shape of the new tensor's value.
         """
         _, height, width, channels = value_shape
         if len(like.shape) == 3:
@@ -353,7 +390,10 @@ class Scope:
 
 
 def machine_quantisation(scale: float, zero_point: int, unsigned: bool) -> Quantisation:
-    """Return a quantisation from the model's scale and zero point; its zero point is an int8."""
+    """Return the quantisation for a scale and a zero point of the model.
+
+    With `unsigned`, the zero point is a uint8 and is converted to an int8.
+    """
     if scale <= SMALLEST_SCALE:
         raise ModelError(f"it has a scale that is not between {SMALLEST_SCALE} and {LARGEST_SCALE}")
     zero_point -= 128 if unsigned else 0
@@ -363,9 +403,9 @@ def machine_quantisation(scale: float, zero_point: int, unsigned: bool) -> Quant
 
 
 def value_shape(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of a tensor's value if its dimensions are stored in the order `order`.
+    """Return the shape of a value that stores the dimensions of a tensor in the order `order`.
 
-    A tensor of 1 x W x C becomes a map of 1 x 1 x W x C.
+    `shape` is the tensor's shape. Sizes 1 x W x C become the map 1 x 1 x W x C.
     """
     sizes = tuple(shape[axis] for axis in order)
     return (1, *sizes) if len(sizes) == 3 and sizes[0] == 1 else sizes

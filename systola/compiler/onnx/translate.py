@@ -2,7 +2,7 @@
 """The translation of an ONNX model to operations for the machine and the host.
 
 The results equal ONNX Runtime 1.31 on the CPU with all its optimisations (ORT_ENABLE_ALL). These
-make QLinear operators of DequantizeLinear, an operator and QuantizeLinear.
+optimisations merge DequantizeLinear, an operator and QuantizeLinear into one QLinear operator.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ TRANSLATORS: Mapping[str, Callable[[Scope, OnnxNode], None]] = {
 
 
 def translate_onnx(content: bytes) -> Translation:
-    """Return the operations of the model in the content of an .onnx file.
+    """Translate the content of an .onnx file to operations.
 
-    Raises ModelError, with number, operator and name of the node, for an unsupported node.
+    Raises ModelError with the number, operator and name of each unsupported node.
     """
     model = read_onnx(content)
     repeat = _repeat(model)
@@ -63,8 +63,8 @@ def translate_onnx(content: bytes) -> Translation:
         try:
             return translate_model(model, repeat, inferred_shapes(content))
         except ModelError:
-            # An operator mixes the samples, so all of them together are translated as a single
-            # sample.
+            # An operator may mix the samples that the model takes at once. So the model is
+            # translated again, with all of them as a single sample.
             pass
     return translate_model(model, 1)
 
@@ -72,10 +72,10 @@ def translate_onnx(content: bytes) -> Translation:
 def translate_model(
     model: OnnxModel, repeat: int, shapes: Mapping[str, tuple[int, ...]] | None = None
 ) -> Translation:
-    """Return the operations of a model, without operations that its outputs do not need.
+    """Translate a model to operations, without operations that its outputs do not need.
 
-    `repeat` is the number of samples in one sample of the model. `shapes` has shapes of results by
-    name, as far as the package `onnx` can infer them.
+    `repeat` is the number of samples that the model takes at once. `shapes` has shapes of results
+    by name, as far as the package `onnx` can infer them.
     """
     if not model.inputs or not model.outputs:
         raise ModelError("the model has no inputs or no outputs")
@@ -89,7 +89,8 @@ def translate_model(
 
 
 def refused_nodes(model: OnnxModel, results: Mapping[str, OnnxInput]) -> dict[str, str]:
-    """Return for each node that is refused for itself the reason of the refusal.
+    """Return the reason of each refusal, by number, operator and name of the refused node as one
+    text.
 
     A node is not refused just because it takes a result of a refused node. If such a result is in
     `results`, the node is translated with this result as an input of the model. Otherwise the node
@@ -114,16 +115,17 @@ def refused_nodes(model: OnnxModel, results: Mapping[str, OnnxInput]) -> dict[st
 
 
 def _repeat(model: OnnxModel) -> int:
-    """Return the number of samples in one sample of the model.
+    """Return the number of samples that the model takes at once.
 
-    If all inputs are maps or sequences with the same first size, the number is this size; else 1.
+    If all inputs have at least three dimensions and the same first size, the number is this size;
+    else it is 1.
     """
     sizes = {each.shape[0] if len(each.shape) > 2 else 1 for each in model.inputs}
     return sizes.pop() if len(sizes) == 1 else 1
 
 
 def _needed(model: OnnxModel) -> list[OnnxNode]:
-    """Return the nodes of a model on which its outputs depend."""
+    """Return the nodes on which the outputs of a model depend, in the model's order."""
     wanted = set(model.outputs)
     needed: list[OnnxNode] = []
     for node in reversed(model.nodes):
@@ -156,7 +158,11 @@ def _input(scope: Scope, given: OnnxInput) -> Value:
 
 
 def _output(scope: Scope, name: str) -> Value:
-    """Return an output of the model, with the elements in the order of the tensor's shape."""
+    """Return the value of an output of the model, with the elements in the order of the tensor's
+    shape.
+
+    Operations that make this value are added if needed.
+    """
     try:
         return _given_output(scope, name)
     except ModelError as error:

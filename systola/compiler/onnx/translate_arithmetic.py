@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of sums, differences and products of two tensors, element by element.
+"""The translation of operators on two tensors, element by element, such as Add, Mul and Max.
 
 Codes are quantised numbers. An entry describes a tensor, see compiler/onnx/entries.py.
 """
@@ -34,12 +34,14 @@ OPERATIONS = {
 }
 
 Operand = Codes | NDArray[np.int64]
-"""Type of an operand: a calculated tensor, or constants in codes of the machine."""
+"""Type of an operand: a calculated tensor, or an array of constant codes as int8 numbers."""
 
 
 def translate_binary(scope: Scope, node: OnnxNode) -> None:
-    """Translate Add, Sub, Mul, Max and Min of two tensors. With one tensor and a number, Div and
-    Pow are translated, too.
+    """Translate Add, Sub, Mul, Max and Min of two tensors, and Div and Pow of a tensor and a
+    number.
+
+    The number must be a constant. Operators on two constants are calculated at once.
     """
     entries = scope.entry(node, 0), scope.entry(node, 1)
     if all(isinstance(entry, np.ndarray) for entry in entries):
@@ -66,7 +68,9 @@ def translate_binary(scope: Scope, node: OnnxNode) -> None:
 
 def translate_qlinear_binary(scope: Scope, node: OnnxNode) -> None:
     """Translate QLinearAdd and QLinearMul, operators of ONNX Runtime on codes, to Vector
-    instructions.
+    instructions or a table.
+
+    A table is enough if the result depends on only one code.
     """
     operands: list[tuple[Operand, Quantisation]] = []
     for position in (0, 3):
@@ -85,7 +89,7 @@ def translate_qlinear_binary(scope: Scope, node: OnnxNode) -> None:
 def _define_extreme(scope: Scope, node: OnnxNode, entries: tuple[Entry, Entry]) -> None:
     """Define Max or Min of two tensors: requantise both to the result's scale, then compare codes.
 
-    This is possible as a larger number never has a smaller code.
+    Comparing codes is right, as a larger number never has a smaller code.
     """
     operands: list[Dequantised] = []
     for entry in entries:
@@ -101,7 +105,8 @@ def _define_extreme(scope: Scope, node: OnnxNode, entries: tuple[Entry, Entry]) 
         codes: list[Codes] = []
         for operand in operands:
             table = np.clip(quantisation.codes(operand.numbers), *code_limits(quantisation, limits))
-            # The complement -1 - code turns a minimum into a maximum.
+            # The complement -1 - code reverses the order of codes, so the minimum of codes is the
+            # complement of the maximum of their complements.
             table = table if largest else -1 - table
             codes.append(scope.look_up(node, operand.codes, table, quantisation.unsigned))
         first, second = codes
@@ -131,7 +136,8 @@ def _operand(entry: Entry) -> tuple[Operand, Quantisation]:
 def _machine_codes(codes: NDArray[np.generic]) -> NDArray[np.int64]:
     if str(codes.dtype) not in ("int8", "uint8"):
         raise ModelError(f"constants of {codes.dtype} are not supported")
-    # numpy makes plain numbers of arrays without dimensions, so they become arrays again.
+    # numpy returns plain numbers in place of arrays without dimensions, so these numbers become
+    # arrays again.
     return np.asarray(codes.astype(np.int64) - (128 if codes.dtype == np.uint8 else 0))
 
 
@@ -185,17 +191,17 @@ _APPLY: dict[str, Callable[..., NDArray[np.generic]]] = {
     "Pow": np.power,
     "PRelu": _bent,
 }
-"""Functions of two arrays, by the kind of operator.
+"""Functions of two arrays, by ONNX's name of the operator.
 
-The arrays are two constants, or a constant number and the numbers for all codes of a tensor.
+The arrays are two constants, or a constant number and the 256 numbers for the codes of a tensor.
 """
 
 
 def _curve(node: OnnxNode, a: Entry, b: Entry) -> Dequantised | None:
-    """Return the node as a function of one operand's codes if the other is a constant float32
-    number.
+    """Return the node's result as a function of one operand's codes.
 
-    Returns None if neither operand is such a constant.
+    The other operand must be a constant float32 number. Returns None if neither operand is such a
+    constant.
     """
     for entry, other, first in ((a, b, True), (b, a, False)):
         if isinstance(other, Weights) and other.codes.size == 1 and node.kind not in OPERATIONS:
@@ -225,8 +231,8 @@ def _add_binary(
     constants = [each for each, _ in (a, b) if isinstance(each, np.ndarray)]
     same = isinstance(a[0], Codes) and isinstance(b[0], Codes) and a[0].value is b[0].value
     if same or any(int(each.min()) == int(each.max()) for each in constants if each.size):
-        # The result is a function of one operand's code, as the other operand is the same tensor or
-        # a single number.
+        # Both operands are the same tensor, or one of them is a single number. So a table from the
+        # code of one operand to the code of the result is enough.
         codes_a, codes_b = (
             np.full(256, int(each.reshape(-1)[0])) if isinstance(each, np.ndarray) else CODES
             for each, _ in (a, b)
@@ -250,7 +256,7 @@ def _add_binary(
 
 
 def _codes_of(operand: Operand) -> NDArray[np.int64]:
-    """Return the different codes that an operand can have."""
+    """Return all codes that can occur in an operand, each once."""
     return np.unique(operand) if isinstance(operand, np.ndarray) else CODES
 
 
@@ -298,9 +304,10 @@ def _emit(
 def _orders(
     scope: Scope, node: OnnxNode, main: Codes, shape: tuple[int, ...]
 ) -> Iterator[tuple[Value, Layout]]:
-    """Yield the operand `main` in several storage orders, each as a value and its layout.
+    """Yield the operand `main` in several storage orders, each as a pair of value and layout.
 
     First comes the present order, then channels last, then the order of the tensor's shape.
+    Operations that move elements are added for each order when it is yielded.
     """
     layout = main.layout.divided(shape)
     if layout is not None:
@@ -320,11 +327,10 @@ def _beside(
     layout: Layout,
     shape: tuple[int, ...],
 ) -> Value | NDArray[np.int8] | None:
-    """Return an operand stored in the same order as `value`, and repeated to fit `value` if it is
-    smaller.
+    """Return an operand in a form that Binary can combine with `value`, element by element.
 
-    `value` is a tensor of `shape` stored in the order `layout`. Returns None unless each repeated
-    element belongs to all pixels, or to all channels of a pixel.
+    `value` is a tensor of `shape` stored in the order `layout`. An operand with fewer elements must
+    have one for each channel, one for each pixel, or a single one. Returns None for other tensors.
     """
     if isinstance(operand, np.ndarray):
         whole = np.broadcast_to(operand, shape).reshape(layout.factors)
@@ -333,7 +339,7 @@ def _beside(
         return value
     if operand.shape == shape:
         return scope.stored_like(node, operand, layout, value.shape)
-    # Leading dimensions of size 1 are added, which changes nothing about the elements.
+    # Leading dimensions of size 1 give the operand as many dimensions as `shape`; no element moves.
     own = (1,) * (len(shape) - len(operand.shape)) + operand.shape
     parts = layout.axes(shape)
     kept = {part for axis, size in enumerate(own) if size > 1 for part in parts[axis]}

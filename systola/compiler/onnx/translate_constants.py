@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of nodes with results that are known without data: constants and shapes."""
+"""The translation of Constant and Shape, with results that are known without the model's inputs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def translate_constant(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_shape(scope: Scope, node: OnnxNode) -> None:
-    """Translate Shape of any tensor to a constant."""
+    """Translate Shape to a constant: all sizes of its input's dimensions, or some of them."""
     shape = list(entry_shape(scope.entry(node, 0)))
     if scope.repeat > 1 and shape and not isinstance(scope.entry(node, 0), np.ndarray):
         shape[0] *= scope.repeat

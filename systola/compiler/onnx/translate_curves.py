@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The translation of functions of one number, to bounds or to tables of codes.
 
-Codes are quantised numbers. Relu and Clip bound a result that is calculated only when its
-quantisation is known. Other functions become tables.
+Codes are quantised numbers. After an operator such as Conv, Relu and Clip become bounds of the
+operator's result. After DequantizeLinear they become tables, as all other functions do.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ Curve = Callable[[OnnxNode, Numbers], Numbers]
 
 
 def translate_relu(scope: Scope, node: OnnxNode) -> None:
-    """Translate Relu to a lower bound of 0 for the result of the operator before it."""
+    """Translate Relu to a lower bound of 0 for its input."""
     _limit(scope, node, Limits(low=0.0))
 
 
 def translate_clip(scope: Scope, node: OnnxNode) -> None:
-    """Translate Clip to constant bounds, which are attributes before version 11."""
+    """Translate Clip to two constant bounds for its input.
+
+    The bounds are attributes before version 11 of ONNX's standard operators, and inputs since then.
+    """
     largest = float(np.finfo(np.float32).max)
     bounds = [node.number("min", -largest), node.number("max", largest)]
     for position in (1, 2):
@@ -59,7 +62,11 @@ def _limit(scope: Scope, node: OnnxNode, limits: Limits) -> None:
 
 
 def translate_curve(scope: Scope, node: OnnxNode) -> None:
-    """Translate a function of each element to a table with its values for all codes."""
+    """Translate a function of each element to a table with the function's values for all codes.
+
+    The values are noted here, and a QuantizeLinear after the function makes the table from these
+    values.
+    """
     source = scope.entry(node, 0)
     if not isinstance(source, Dequantised):
         raise ModelError("its input must come from a DequantizeLinear")
@@ -78,14 +85,14 @@ def translate_qlinear_curve(scope: Scope, node: OnnxNode) -> None:
 def _values(node: OnnxNode, kind: str, numbers: Numbers) -> Numbers:
     """Return the function `kind` of each number.
 
-    A not-a-number becomes the least code later, as in ONNX Runtime.
+    A later conversion to codes turns not-a-number into the least code, as in ONNX Runtime.
     """
     with np.errstate(all="ignore"):
         return _FUNCTIONS[kind](node, numbers).astype(np.float32)
 
 
 _SIGMOID_END = 18
-"""Distance from 0 beyond which ONNX Runtime's sigmoid does not change any more."""
+"""Largest absolute argument of ONNX Runtime's sigmoid, which clamps all larger arguments."""
 _SIGMOID_ABOVE = (
     4.37031012579801e-11,
     1.15627324459942e-07,
@@ -101,14 +108,17 @@ _SIGMOID_BELOW = (
     1.16817656904453e-01,
     9.93151921023180e-01,
 )
-"""Coefficients of two polynomials, of which the quotient is Eigen's approximation of sigmoid - 1/2.
+"""Coefficients of the polynomials in the numerator (_ABOVE) and denominator (_BELOW) of a fraction.
 
-They belong to x^9, x^7, ... x, and to x^10, x^8, ... 1.
+The fraction is Eigen's approximation of sigmoid(x) - 1/2. The numerator has the powers x^9, x^7,
+... x, the denominator x^10, x^8, ... 1.
 """
 
 
 def _sigmoid(_: OnnxNode, x: Numbers) -> Numbers:
-    """Return the sigmoid as ONNX Runtime calculates it, with a large relative error far below 0."""
+    """Return the sigmoid as ONNX Runtime calculates it, with large relative errors for x far below
+    0.
+    """
     end = np.float32(_SIGMOID_END)
     x = np.clip(x, -end, end)
     square = x * x
@@ -118,8 +128,9 @@ def _sigmoid(_: OnnxNode, x: Numbers) -> Numbers:
 
 
 def _polynomial(x: Numbers, coefficients: Sequence[float]) -> Numbers:
-    """Return a polynomial by Horner's rule, with fused multiply-adds: a product is added before it
-    is rounded.
+    """Return a polynomial with the given coefficients, the highest power first, by Horner's rule.
+
+    Each step is a fused multiply-add: product and sum together are rounded once to float32.
     """
     result = np.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
@@ -183,7 +194,7 @@ def _thresholded(node: OnnxNode, x: Numbers) -> Numbers:
 
 
 def _exact(function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Curve:
-    """Return a curve from a function in float64, with results that are rounded to float32 once."""
+    """Return a curve that calculates `function` in float64 and rounds the result to float32."""
     return lambda _, x: function(x.astype(np.float64)).astype(np.float32)
 
 

@@ -33,7 +33,7 @@ from systola.compiler.wide_weights import repeated, weight_parts, widened
 
 MAX_WEIGHTS = 1 << 28
 TOLERATED = 1e-3
-"""Largest distance of a bias from a whole number that counts as exact, in units of the sums."""
+"""Largest rounding error of a bias that still counts as exact, in units of the sums."""
 
 
 def translate_conv(scope: Scope, node: OnnxNode) -> None:
@@ -104,7 +104,11 @@ def _define_product(scope: Scope, node: OnnxNode, linear: Linear) -> None:
 
 
 def _weights(scope: Scope, node: OnnxNode, codes: int, scale: int, zero: int, axis: int) -> Weights:
-    """Return the weights of a QLinear operator, with their scales and zero points."""
+    """Return the weights of a QLinear operator, with their scales and zero points.
+
+    `codes`, `scale` and `zero` are the numbers of the node's inputs for these, counted from 0.
+    Several scales belong to the indices along `axis` of the weights.
+    """
     array = scope.constant(node, codes)
     scales, zero_points, _ = scope.scales(node, scale, zero, str(array.dtype))
     return Weights(array, scales, zero_points, axis)
@@ -118,9 +122,9 @@ def _dequantised_weights(scope: Scope, node: OnnxNode, position: int) -> Weights
 
 
 def _centred(weights: Weights, axis: int) -> NDArray[np.int64]:
-    """Return the codes of weights less their zero points.
+    """Return the codes of weights with their zero points subtracted.
 
-    If there are several scales, each must belong to an index along `axis`.
+    Raises ModelError unless there is one scale for all weights, or one for each index along `axis`.
     """
     codes = weights.codes
     if str(codes.dtype) not in ("int8", "uint8") or codes.size > MAX_WEIGHTS or codes.size == 0:
@@ -138,10 +142,10 @@ def _centred(weights: Weights, axis: int) -> NDArray[np.int64]:
 
 
 def _bias(bias: Entry | None, count: int, scales: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return an operator's bias in units of its sums.
+    """Return an operator's bias for each of `count` channels, in units of the operator's sums.
 
-    ONNX Runtime adds the int32 codes of a bias to the sums without a look at the bias's scale. So a
-    bias in int32 is refused if its scale differs from the sums' scale.
+    ONNX Runtime adds the int32 codes of a bias to the sums and ignores the bias's scale. So a bias
+    in int32 is refused if its scale differs from the sums' scale.
     """
     match bias:
         case None:
@@ -164,7 +168,10 @@ def _bias(bias: Entry | None, count: int, scales: NDArray[np.float32]) -> NDArra
 
 
 def _alike(a: NDArray[np.float32], b: NDArray[np.float32]) -> bool:
-    """Return whether two scales, or lists of scales, are equal except for rounding errors."""
+    """Return whether two arrays of scales are equal except for rounding errors.
+
+    An array with a single scale is compared with each scale of the other array.
+    """
     if 1 not in (a.size, b.size) and a.size != b.size:
         return False
     return bool(np.allclose(a, b, rtol=1e-5, atol=0))
@@ -239,8 +246,8 @@ def _product(
 
 
 def _repeated(scope: Scope, node: OnnxNode, value: Value, count: int) -> Value:
-    """Add the operations that repeat all channels of `value` together `count` times, and return the
-    new value.
+    """Add operations that put `count` copies of all channels one after another; return the new
+    value.
     """
     result, items = repeated(str(node), value, count)
     for item in items:
@@ -278,18 +285,19 @@ def _add_product(
 def _rows(
     scope: Scope, node: OnnxNode, source: Codes, weights: NDArray[np.int64]
 ) -> tuple[Value, NDArray[np.int64]]:
-    """Return the source of a product, and the weights in the order in which a row's elements are
-    stored.
+    """Return the source of a product as a value, and the weights in the order of its stored
+    elements.
 
-    If the rows are not stored one after another, operations that move the source's elements are
-    added.
+    If each row of the source is stored in one piece, only the weights are reordered. Otherwise
+    operations that move the source's elements are added.
     """
     layout = source.layout.divided(source.shape)
     if layout is not None:
         *outer, inner = layout.axes(source.shape)
         rows = sum(len(parts) for parts in outer)
         if layout.order[:rows] == tuple(range(rows)):
-            # The rows are stored one after another; the elements of a row may be in any order.
+            # The rows are stored one after another, so the elements of a row may stay in any order:
+            # the weights are put into the same order.
             factors = tuple(layout.factors[part] for part in inner)
             order = tuple(part - rows for part in layout.order[rows:])
             return source.value, weights[Layout(factors, order).numbers]
@@ -348,9 +356,7 @@ def _add_convolution(
 
 
 def _copies(scope: Scope, node: OnnxNode, source: Value, count: int, fill: int) -> Value:
-    """Add the operation that repeats each channel of `source` `count` times, and return the new
-    value.
-    """
+    """Add an operation that puts `count` copies of each channel side by side; return its result."""
     channels = count * source.channels
     check_moves(source.channels, channels)
     result = Value(f"{source.name} for {node}", (*source.shape[:-1], channels))
@@ -370,8 +376,9 @@ def _add_groups(
     groups: int,
     output: LinearOutput,
 ) -> None:
-    """Add a convolution for each group of channels, and the operations that cut the source and join
-    the results.
+    """Add a convolution for each group of channels.
+
+    With several groups, add also operations that cut the source into groups and join the results.
     """
     inputs, outputs = weights.shape[2], weights.shape[3] // groups
     results: list[Value] = []

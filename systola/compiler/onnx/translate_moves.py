@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of ONNX operators that only move elements."""
+"""The translation of ONNX operators that only move elements, such as Slice, Pad and Concat.
+
+Codes are quantised numbers. An entry describes a tensor, see compiler/onnx/entries.py.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ _PADDED = "Pad"
 
 
 def translate_move(scope: Scope, node: OnnxNode) -> None:
-    """Translate an operator that only moves elements of a constant, or of a quantised tensor."""
+    """Translate an operator that only moves elements, of a constant or of a quantised tensor."""
     entry = scope.entry(node, 0)
     if node.kind == "Gather" and isinstance(scope.entry(node, 1), HostArray):
         _embed(scope, node, entry)
@@ -83,7 +86,7 @@ def _moved(scope: Scope, node: OnnxNode, call: Call, entry: Entry) -> list[Entry
 
 
 def _padding(node: OnnxNode, call: Call) -> float:
-    """Return the number that Pad writes into the border."""
+    """Return the number with which Pad fills the border."""
     if "value" in node.attributes:
         return node.number("value", 0.0)
     given = call.constant(2)
@@ -95,7 +98,10 @@ def _padding(node: OnnxNode, call: Call) -> float:
 
 
 def _fill(node: OnnxNode, call: Call, entry: Dequantised) -> int:
-    """Return the code for the number that Pad writes into the border."""
+    """Return the code for the number with which Pad fills the border.
+
+    Raises ModelError if no code stands for this number.
+    """
     number = _padding(node, call)
     codes = np.flatnonzero(entry.numbers == np.float32(number))
     if codes.size == 0:
@@ -125,7 +131,7 @@ def _moved_codes(scope: Scope, node: OnnxNode, call: Call, codes: Codes, fill: i
 
 
 def _embed(scope: Scope, node: OnnxNode, entry: Entry) -> None:
-    """Translate Gather to work of the host if its rows are constants and its indices calculated."""
+    """Translate Gather to work of the host: calculated indices choose rows of a constant."""
     indices = scope.entry(node, 1)
     assert isinstance(indices, HostArray)
     codes = entry.codes if isinstance(entry, Weights) else entry
@@ -159,10 +165,10 @@ def _embed(scope: Scope, node: OnnxNode, entry: Entry) -> None:
 
 @dataclass(frozen=True)
 class _Part:
-    """An input of a concatenation."""
+    """An input of a concatenation, with its quantisation."""
 
     entry: Dequantised | Constant
-    """Calculated tensor, or a constant in codes of the machine."""
+    """Calculated tensor, or an array of constant codes as int8 numbers."""
     quantisation: Quantisation
 
     @property
@@ -234,7 +240,10 @@ def _dequantised_part(entry: Entry) -> _Part:
 
 
 def _joined_shape(shapes: list[tuple[int, ...]], axis: int) -> tuple[int, ...]:
-    """Return the shape of arrays joined along `axis`."""
+    """Return the shape of the result when arrays of `shapes` are joined along `axis`.
+
+    Raises ModelError if the other sizes of the arrays differ.
+    """
     rest = {(*shape[:axis], 0, *shape[axis + 1 :]) for shape in shapes}
     if len(rest) > 1 or any(axis >= len(shape) for shape in shapes):
         raise ModelError("its inputs do not fit one another")
@@ -250,7 +259,10 @@ def _join(
     quantisation: Quantisation,
     limits: Limits,
 ) -> Codes:
-    """Join the parts of a concatenation; each part is first requantised to the result's scale."""
+    """Add operations that join the parts of a concatenation along `axis`, and return the result.
+
+    Each part is first requantised to `quantisation` and clamped to `limits`.
+    """
     shape = _joined_shape([part.shape for part in parts], axis)
     codes = [
         _requantised_part(scope, node, number, part, quantisation, limits)
@@ -271,9 +283,11 @@ def _join(
 def _join_in_turn(
     scope: Scope, node: OnnxNode, values: list[Value], result: Value, axis: int
 ) -> None:
-    """Join the parts of a concatenation along an axis that the machine cannot join directly.
+    """Add operations that join `values` along an axis that the operation Concatenation does not
+    take.
 
-    First all parts are joined one after another. Then the elements move to their places.
+    First the values are joined one after another. Then the elements move to their places in
+    `result`.
     """
     flat = [scope.reshaped(node, value, (value.pixels, value.channels)) for value in values]
     behind = Value(f"{result.name} joined", (result.pixels, result.channels))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of ArgMax and ArgMin."""
+"""The translation of ArgMax and ArgMin, the index of the largest or smallest element."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from systola.compiler.shape_checks import checked_axis
 
 
 def translate_arg_extreme(scope: Scope, node: OnnxNode) -> None:
-    """Translate ArgMax and ArgMin of codes to two pools, along axes of up to 255 elements; else to
-    the host.
+    """Translate ArgMax and ArgMin of codes to two pools; along axes of more than 255 elements, to
+    work of the host.
+
+    The host also does it if the machine cannot move the elements as needed.
     """
     entry = scope.entry(node, 0)
     if isinstance(entry, Dequantised) and bool((np.diff(entry.numbers) > 0).all()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of ONNX's operators for pooling."""
+"""The translation of ONNX's operators for pooling. Codes are quantised numbers."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from systola.compiler.operations import (
 
 
 def translate_max_pool(scope: Scope, node: OnnxNode) -> None:
-    """Translate MaxPool and GlobalMaxPool, of codes or of the numbers that they stand for."""
+    """Translate MaxPool and GlobalMaxPool, of codes or of the numbers for which codes stand."""
     source = scope.entry(node, 0)
     if isinstance(source, Dequantised) and bool((np.diff(source.numbers) >= 0).all()):
-        # If a larger code never stands for a smaller number, the largest code gives the maximum.
+        # Numbers never fall from one code to the next, so the largest code stands for the largest
+        # number.
         codes = _max_pool(scope, node, source.codes)
         scope.result(node, replace(source, codes=codes))
     elif isinstance(source, Codes):
@@ -60,7 +61,10 @@ def _max_pool(scope: Scope, node: OnnxNode, source: Codes) -> Codes:
 
 
 def translate_average_pool(scope: Scope, node: OnnxNode) -> None:
-    """Translate AveragePool between DequantizeLinear and QuantizeLinear to a pool."""
+    """Translate AveragePool between DequantizeLinear and QuantizeLinear to a pool.
+
+    If a function of one number comes before AveragePool, the host calculates the mean.
+    """
     source = _numbers(scope, node)
     window = read_window(node, _sizes(source.codes.shape))
 
@@ -74,7 +78,10 @@ def translate_average_pool(scope: Scope, node: OnnxNode) -> None:
 
 
 def _numbers(scope: Scope, node: OnnxNode) -> Dequantised:
-    """Return a node's input, which must be a function of codes."""
+    """Return the entry of a node's first input, float32 numbers that are a function of codes.
+
+    Raises ModelError for any other input.
+    """
     source = scope.entry(node, 0)
     if not isinstance(source, Dequantised):
         raise ModelError("its input must come from a DequantizeLinear")
@@ -89,9 +96,10 @@ def _average_on_host(
     limits: Limits,
     window: Window,
 ) -> Codes:
-    """Add the operations with which the host calculates the mean in float32, as ONNX Runtime does.
+    """Add the host's operations for a mean in float32, as ONNX Runtime calculates it.
 
-    The machine cannot do this for numbers that are no multiples of a scale.
+    The machine can average only codes. This is wrong if the numbers are not proportional to the
+    codes less their zero point.
     """
     value = scope.feature_map(node, source.codes)
     shape = (1, *window.out, value.channels)
@@ -128,7 +136,10 @@ def translate_qlinear_average_pool(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_global_average_pool(scope: Scope, node: OnnxNode) -> None:
-    """Translate GlobalAveragePool between DequantizeLinear and QuantizeLinear to a pool."""
+    """Translate GlobalAveragePool between DequantizeLinear and QuantizeLinear to a pool.
+
+    If a function of one number comes before GlobalAveragePool, the host calculates the mean.
+    """
     source = _numbers(scope, node)
     sizes = _sizes(source.codes.shape)
 
@@ -173,8 +184,8 @@ def _average_pool(
 def _padded(
     scope: Scope, node: OnnxNode, source: Dequantised, value: Value, window: Window
 ) -> tuple[Value, Window]:
-    """Return a map with zeros around it, as far as windows reach, and the windows with positions in
-    this map.
+    """Return a map with a border of zeros as wide as windows reach, and the windows on this new
+    map.
     """
     height, width = (
         (out - 1) * stride + (kernel - 1) * dilation + 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of QuantizeLinear and DequantizeLinear."""
+"""The translation of QuantizeLinear and DequantizeLinear. Codes are quantised numbers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from systola.compiler.operations import Value
 
 
 def translate_quantize(scope: Scope, node: OnnxNode) -> None:
-    """Translate QuantizeLinear, which gives the result of the operator before it a scale.
+    """Translate QuantizeLinear, which sets the scale of its input, and the operator before it.
 
-    Only with this scale can the machine calculate that result.
+    The machine calculates codes only, so an operator's result needs the scale from QuantizeLinear.
     """
     source = scope.entry(node, 0)
     if isinstance(source, Weights):
@@ -44,8 +44,9 @@ def translate_quantize(scope: Scope, node: OnnxNode) -> None:
 def requantised(
     scope: Scope, node: OnnxNode, source: Dequantised, quantisation: Quantisation
 ) -> Codes:
-    """Return a float32 tensor, a function of codes, in a new quantisation; a table gives the new
-    codes.
+    """Return a float32 tensor as codes of a new quantisation.
+
+    The tensor is a function of older codes, so a table from older to new codes is enough.
     """
     table = quantisation.codes(source.numbers)
     if np.array_equal(table, np.arange(-128, 128)):
@@ -80,7 +81,7 @@ def _quantised_constant(scope: Scope, node: OnnxNode, source: Constant) -> Const
 
 
 def translate_dequantize(scope: Scope, node: OnnxNode) -> None:
-    """Translate DequantizeLinear to a note of the numbers for which codes stand; nothing is
+    """Translate DequantizeLinear to a note of the number for which each code stands; nothing is
     calculated.
     """
     source = scope.entry(node, 0)
@@ -106,7 +107,7 @@ def translate_dequantize(scope: Scope, node: OnnxNode) -> None:
 
 
 def _channel_shape(node: OnnxNode, shape: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """Return the shape with which a node's scales can be broadcast to an array of `shape`."""
+    """Return the shape in which a node's `count` scales can be broadcast to an array of `shape`."""
     if count == 1:
         return (1,) * len(shape)
     axis = node.integer("axis", 1)

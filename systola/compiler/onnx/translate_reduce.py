@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of means, sums, largest and smallest numbers along any axes of a tensor."""
+"""The translation of means, sums, maxima and minima along any axes of a tensor.
+
+Codes are quantised numbers.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ from systola.compiler.shape_checks import checked_axis
 
 
 def translate_reduce_mean(scope: Scope, node: OnnxNode) -> None:
-    """Translate ReduceMean after DequantizeLinear, to float32 if no QuantizeLinear follows."""
+    """Translate ReduceMean after DequantizeLinear; if no QuantizeLinear follows, the host
+    calculates the mean in float32.
+    """
     source = scope.dequantised(node, 0)
     shape = source.codes.shape
     found = _axes(scope, node, shape)
@@ -54,7 +59,7 @@ def translate_reduce_sum(scope: Scope, node: OnnxNode) -> None:
     count = math.prod(shape[axis] for axis in axes)
 
     def finish(quantisation: Quantisation, limits: Limits) -> Codes:
-        # A sum is the mean of numbers that are `count` times as large.
+        # The sum of `count` numbers is the mean of numbers that are `count` times as large.
         larger = replace(source.quantisation, scale=source.quantisation.scale * np.float32(count))
         as_mean = replace(source, quantisation=larger)
         return _add_mean(scope, node, as_mean, axes, kept, quantisation, limits)
@@ -67,7 +72,7 @@ def _axes(
 ) -> tuple[set[int], tuple[int, ...]] | None:
     """Return the axes along which a node reduces its input, and the shape of the result.
 
-    Returns None if the operator changes nothing.
+    Returns None if the node has no axes and noop_with_empty_axes, so that it changes nothing.
     """
     if "axes" in node.attributes:
         given = list(node.integers("axes"))
@@ -87,7 +92,7 @@ def _axes(
 
 
 def translate_reduce_extreme(scope: Scope, node: OnnxNode) -> None:
-    """Translate ReduceMax and ReduceMin after DequantizeLinear, along any axes, to a pool."""
+    """Translate ReduceMax and ReduceMin after DequantizeLinear to a pool, along any axes."""
     source = scope.entry(node, 0)
     if not isinstance(source, Dequantised):
         raise ModelError("its input must come from a DequantizeLinear")
@@ -100,7 +105,8 @@ def translate_reduce_extreme(scope: Scope, node: OnnxNode) -> None:
     if not bool((np.diff(source.numbers) >= 0).all()):
         raise ModelError("of a function that falls it is not supported")
     smallest = node.kind == "ReduceMin"
-    # As numbers grow with their codes, the largest number has the largest code.
+    # Numbers never fall from one code to the next, so the largest code stands for the largest
+    # number. For ReduceMin, complements of codes are used in place of codes.
     codes = source.codes
     if smallest:
         codes = scope.look_up(node, codes, -1 - CODES, codes.unsigned)
@@ -129,7 +135,7 @@ def translate_reduce_extreme(scope: Scope, node: OnnxNode) -> None:
 def _mean_of_numbers(
     scope: Scope, node: OnnxNode, source: Dequantised, axes: set[int], kept: tuple[int, ...]
 ) -> HostArray:
-    """Add the operations with which the host calculates a mean in float32, and return the mean."""
+    """Add the host's operations for a mean in float32, and return the mean."""
     shape = source.codes.shape
     wide = [axis for axis, size in enumerate(shape) if size > 1]
     along = [axis for axis in wide if axis in axes]
@@ -159,8 +165,9 @@ def _add_mean(
     quantisation: Quantisation,
     limits: Limits,
 ) -> Codes:
-    """Add the operations for a mean: a pool, or a convolution with weights of 1 if the mean is over
-    channels.
+    """Add operations for a mean, and return the mean.
+
+    A mean over channels is a convolution with weights of 1, any other mean is a pool.
     """
     shape = source.codes.shape
     if len(shape) > 4:

@@ -23,12 +23,15 @@ from systola.compiler.quantised_softmax import fits_float32
 from systola.compiler.shape_checks import checked_axis
 
 ALONG_ONE_AXIS = 13
-"""First version of the standard operators in which Softmax goes along one axis only."""
+"""First version of ONNX's standard operators in which Softmax goes along a single axis.
+
+In earlier versions it goes over the given axis and all later ones together.
+"""
 
 
 def translate_softmax(scope: Scope, node: OnnxNode) -> None:
     """Translate Softmax after DequantizeLinear to work of the host; the result is float32 if no
-    QuantizeLinear follows.
+    QuantizeLinear follows, else codes.
     """
     source = scope.entry(node, 0)
     if isinstance(source, HostArray) and source.value.dtype == "float32":
@@ -45,9 +48,7 @@ def translate_softmax(scope: Scope, node: OnnxNode) -> None:
 
 
 def _numbers(scope: Scope, node: OnnxNode) -> HostArray:
-    """Add the host's operations for the Softmax of a quantised tensor, and return its result in
-    float32.
-    """
+    """Add the host's operations for Softmax of a quantised tensor; return the float32 result."""
     source = scope.dequantised(node, 0)
     codes = source.codes
     value = scope.arranged(node, codes, range(len(codes.shape)), codes.shape, to_host=True)

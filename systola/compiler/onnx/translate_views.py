@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of operators that only change a tensor's shape or its dimensions' order."""
+"""The translation of operators that only change a tensor's shape or its dimensions' order.
+
+Codes are quantised numbers.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +29,19 @@ from systola.compiler.onnx.scope import Scope, entry_shape
 from systola.compiler.operations import Value
 
 CASTS = {1: "float32", 6: "int32", 7: "int64", 11: "float64"}
-"""Types to which constants may be converted, by ONNX's numbers of these types."""
+"""Types to which Cast may convert constants, by ONNX's number of the type."""
 
 
 def translate_identity(scope: Scope, node: OnnxNode) -> None:
-    """Translate Identity and Dropout to nothing; Dropout has an effect only in training."""
+    """Translate Identity and Dropout: the result is the input, as Dropout acts only in training."""
     scope.result(node, scope.entry(node, 0))
 
 
 def translate_cast(scope: Scope, node: OnnxNode) -> None:
-    """Translate Cast of constants, or of numbers to float32, which changes no codes."""
+    """Translate Cast of constants, or of quantised tensors to float32, which changes no codes.
+
+    A quantised tensor between DequantizeLinear and QuantizeLinear already counts as float32.
+    """
     entry = scope.entry(node, 0)
     target = CASTS.get(node.integer("to", 0))
     if isinstance(entry, np.ndarray) and target is not None:
@@ -49,7 +55,7 @@ def translate_cast(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_reshape(scope: Scope, node: OnnxNode) -> None:
-    """Translate Reshape to a constant shape, which moves no elements."""
+    """Translate Reshape to a shape that is a constant; no element moves."""
     shape = _shape(scope, node)
     target = scope.integers(node, 1)
     if scope.repeat > 1 and target[:1] == [scope.repeat]:
@@ -68,7 +74,7 @@ def translate_reshape(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_flatten(scope: Scope, node: OnnxNode) -> None:
-    """Translate Flatten to two dimensions, which moves no elements."""
+    """Translate Flatten, which makes two dimensions of all dimensions; no element moves."""
     shape = _shape(scope, node)
     axis = node.integer("axis", 1)
     if not -len(shape) <= axis <= len(shape):
@@ -99,7 +105,7 @@ def translate_unsqueeze(scope: Scope, node: OnnxNode) -> None:
 
 
 def translate_transpose(scope: Scope, node: OnnxNode) -> None:
-    """Translate Transpose to a note of the new order: stored elements stay in their places."""
+    """Translate Transpose; of a quantised tensor only the noted storage order changes."""
     shape = _shape(scope, node)
     order = node.integers("perm", tuple(range(len(shape)))[::-1])
     if sorted(order) != list(range(len(shape))):
@@ -134,7 +140,10 @@ def translate_transpose(scope: Scope, node: OnnxNode) -> None:
 
 
 def _later(entry: Pending, shape: tuple[int, ...], view: Callable[[Codes], Codes]) -> Pending:
-    """Return a pending result with its shape changed by `view`, once its quantisation is known."""
+    """Return a pending result in another shape.
+
+    A pending result is calculated when its quantisation is known. Then `view` changes the shape.
+    """
 
     def finish(quantisation: Quantisation, limits: Limits) -> Codes:
         return view(entry.finish(quantisation, limits))
@@ -156,9 +165,9 @@ def _shape(scope: Scope, node: OnnxNode) -> tuple[int, ...]:
 
 
 def _given_axes(scope: Scope, node: OnnxNode, rank: int) -> list[int] | None:
-    """Return a node's axes, or None if the node has none.
+    """Return a node's axes, counted from 0, or None if the node does not give any.
 
-    Before version 13 of the standard operators the axes are an attribute, later an input.
+    Before version 13 of ONNX's standard operators the axes are an attribute, later an input.
     """
     if "axes" in node.attributes:
         axes = list(node.integers("axes"))
@@ -175,7 +184,9 @@ def _given_axes(scope: Scope, node: OnnxNode, rank: int) -> list[int] | None:
 
 
 def _reshape(scope: Scope, node: OnnxNode, shape: tuple[int, ...]) -> None:
-    """Define the result of a node as the same elements in the same order in another shape."""
+    """Define the result of a node as the elements of its input, in the same order, in another
+    shape.
+    """
     entry = scope.entry(node, 0)
     match entry:
         case np.ndarray():

@@ -10,15 +10,16 @@ from systola.compiler.onnx.model import OnnxNode
 from systola.compiler.operations import Window
 
 MOST = 1 << 20
-"""Largest kernel size, stride, dilation and padding of a window, beyond the size of any map."""
+"""Largest accepted kernel size, stride, dilation or padding of a window; no map is as large."""
 
 
 def read_window(
     node: OnnxNode, sizes: Sequence[int], kernel: Sequence[int] | None = None
 ) -> Window:
-    """Return the window of a node over a map of `sizes`: rows and columns, or columns only.
+    """Return the windows of a node over a map of `sizes`: rows and columns, or columns only.
 
-    `kernel` has the kernel's sizes from the shape of the weights, None without weights.
+    `kernel` has the kernel's sizes from the shape of the weights; it is None for a node without
+    weights.
     """
     spatial = len(sizes)
     if spatial not in (1, 2):
@@ -51,7 +52,7 @@ def read_window(
             room = size + before + behind - extent
             if node.integer("ceil_mode", 0):
                 count = -(-room // strides[axis]) + 1
-                # The last window must begin within the map or the padding at its start.
+                # A last window that would begin in the padding at the end of the map is left out.
                 count -= (count - 1) * strides[axis] >= size + before
             else:
                 count = room // strides[axis] + 1
