@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A loop that translates a model's operators one by one, and reports all refused ones at once."""
+"""A loop that translates a model's operators one by one, and reports all refused ones at once.
+
+Both front ends use it. A scope is the state of a translation, to which a translator, a function for
+one kind of operator, adds operations.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from systola.compiler.errors import CompileError, ModelError
 
 
 class Operator(Protocol):
-    """An operator of a model file; as a string it has its number and kind."""
+    """An operator of a model file; as a string it is such as "operator 3 (SOFTMAX)"."""
 
     @property
     def kind(self) -> str: ...
@@ -23,7 +27,7 @@ class Operator(Protocol):
 
 
 _MOST_NAMED = 8
-"""Largest number of operators that a message names for one reason; the message counts all others.
+"""Largest number of operators that a message names for one reason; more operators are only counted.
 """
 
 _Scope = TypeVar("_Scope")
@@ -37,7 +41,8 @@ def translate_all(
 ) -> None:
     """Translate all operators, each by the translator of its kind.
 
-    Raises one ModelError with all operators that are refused.
+    All operators are tried. If any were refused, one ModelError then names all of them, with the
+    reasons.
     """
     found = refusals(scope, operators, translators)
     if not found:
@@ -56,11 +61,12 @@ def refusals(
     unknown: Iterable[Hashable] = (),
     given: Callable[[Hashable], bool] = lambda _: False,
 ) -> dict[str, str]:
-    """Translate all operators, each by the translator of its kind; return the reasons of refusals
-    by the operators' texts.
+    """Translate all operators, and return a map from each refused operator to the reason.
 
-    Operators that take an `unknown` tensor are passed over. The results of refused and passed-over
-    operators become unknown, unless `given` defines the tensor in the scope and returns True.
+    The keys are the operators as strings. Each operator is translated by the translator of its
+    kind, but operators that take an `unknown` tensor are passed over. The results of refused and
+    passed-over operators become unknown, too, unless `given` returns True. For this, `given` must
+    define the tensor in the scope.
     """
     refused: dict[str, str] = {}
     unknown = set(unknown)
@@ -73,7 +79,7 @@ def refusals(
                 continue
         except (CompileError, ModelError) as error:
             refused[str(operator)] = str(error)
-        # In ONNX an optional result that is left out has an empty name.
+        # An empty name is no tensor: ONNX gives it to an optional result that is left out.
         unknown.update(each for each in operator.outputs if each != "" and not given(each))
     return refused
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves of elements after changes of shape, if the next operation needs them.
+"""Moves of elements after changes of shape, for operations that need them.
 
-A change of shape leaves elements in their places in the buffer, and costs nothing. But an operation
-may need the elements in the lines of the new shape. Then a move puts them there.
+A change of shape leaves elements in their places in the buffer, and costs nothing. So a reshaped
+value may have another number of channels in a buffer line than in its shape. An operation may need
+a line for each pixel of the new shape. Then a move puts the elements into such lines.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ from systola.compiler.partition import Item, Translation, needs_host
 
 
 def with_whole_maps(translation: Translation) -> Translation:
-    """Return `translation` with a move before each operation that needs a reshaped value's elements
-    in the lines of the new shape.
+    """Return `translation` with the moves that reshaped values need.
+
+    An operation that needs a line for each pixel of a reshaped value has a move before it.
     """
     return replace(translation, items=tuple(_Packer(translation).items))
 
@@ -42,10 +44,11 @@ class _Packer:
     def __init__(self, translation: Translation) -> None:
         self.items: list[Item] = []
         self._host = set(translation.inputs)
-        """Values that the host has, and can give in any shape."""
+        """Inputs and values made by the host, which can write them in the lines of any shape."""
         self._channels: dict[Value, int] = {}
-        """Number of channels in a buffer line of each reshaped value, if it differs from the
-        channels of the value's shape.
+        """Map from a reshaped value to its number of channels in a buffer line.
+
+        A value is in the map only if this number differs from the channels of its shape.
         """
         self._whole: dict[Value, Value] = {}
         for item in translation.items:
@@ -92,7 +95,11 @@ class _Packer:
         return self._channels.get(value, value.channels)
 
     def _packed(self, node: Node, value: Value) -> Value:
-        """Return `value` with its elements in the lines of its shape; add a move if needed."""
+        """Return a value that has the elements of `value`, and a buffer line for each pixel.
+
+        If `value` has other lines, a move before `node` makes a new value. Otherwise `value` itself
+        is returned.
+        """
         if value not in self._channels:
             return value
         if value not in self._whole:
@@ -107,7 +114,10 @@ class _Packer:
 
 
 def _alike(node: Binary) -> bool:
-    """Return whether the only value that `node` takes has as many elements as its result."""
+    """Return whether the value that `node` takes has as many elements as the result.
+
+    `node` must take one value only; its other operand is constant, or the same value.
+    """
     (value,) = node.sources
     return value.pixels * value.channels == node.result.pixels * node.result.channels
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators on whole numbers and truth values, which models apply to indexes and shapes."""
+"""Operators on integers and truth values, which models apply to indexes and shapes."""
 
 from __future__ import annotations
 
@@ -29,4 +29,4 @@ WHOLE_NUMBERS: Mapping[str, Callable[..., NDArray[Any]]] = {
     "SELECT": np.where,
     "SELECT_V2": np.where,
 }
-"""Functions of whole numbers, element by element, by the names of operators."""
+"""Map from a kind of operator to the numpy function that does it, element by element."""

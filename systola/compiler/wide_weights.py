@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights of more than 8 bits, such as uint8 less its zero point, as sums of weights of 8 bits."""
+"""Weights of more than 8 bits, as sums of weights of 8 bits.
+
+Such weights arise where a zero point is subtracted from weights of uint8. A channel with such a
+weight is repeated, and the products of all repetitions, each with a weight of 8 bits, are added.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,14 @@ from numpy.typing import NDArray
 from systola.compiler.operations import Concatenation, Node, Slice, Value
 
 BLOCK = 32
-"""Number of channels that are repeated together if one of their weights has more than 8 bits."""
+"""Number of channels that are repeated together if any of them has a weight of more than 8 bits."""
 
 
 def weight_parts(weights: NDArray[np.int64]) -> list[NDArray[np.int8]]:
-    """Return arrays of weights of 8 bits that add up to `weights`.
+    """Return int8 arrays that add up to `weights`.
 
-    Weights within 8 bits take one array, weights of 9 bits two, and a weight of 255 three.
+    There is one array if all weights are within 8 bits, and two if all are from -256 to 254. A
+    weight of 255 takes three, as an array adds 127 at most.
     """
     parts: list[NDArray[np.int8]] = []
     while not parts or weights.any():
@@ -28,11 +33,11 @@ def weight_parts(weights: NDArray[np.int64]) -> list[NDArray[np.int8]]:
 def widened(
     operator: str, value: Value, weights: NDArray[np.int64]
 ) -> tuple[Value, list[Node], NDArray[np.int8]]:
-    """Return a wider form of `value`, the operations that make it, and weights of 8 bits for it.
+    """Return a wider value, the operations that make it of `value`, and its weights of 8 bits.
 
-    The wider form repeats blocks of channels that have a weight of more than 8 bits. Products of
-    the wider form and the new weights equal the products of `value` and `weights`. The last axis
-    but one of the weights has the channels of `value`.
+    After the channels of `value`, the wider value has a copy of each block of channels with a
+    weight of more than 8 bits. Its products with the new weights add up to the same sums as `value`
+    with `weights`. The last axis but one of the weights is along the channels.
     """
     first, *rest = weight_parts(weights)
     axis, channels = len(value.shape) - 1, value.channels
@@ -62,8 +67,9 @@ def widened(
 
 
 def repeated(operator: str, value: Value, count: int) -> tuple[Value, list[Node]]:
-    """Return a value with all channels of `value` repeated `count` times, and the operations for
-    it.
+    """Return a value with `count` copies of all channels of `value`, and the operations for it.
+
+    The copies follow each other along the channels.
     """
     if count == 1:
         return value, []

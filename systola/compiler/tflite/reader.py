@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reader of TensorFlow Lite models.
 
-The classes of the file's schema come from the FlatBuffers compiler, in the package `tflite`. The
-classes check nothing, so any exception in them means that the file is damaged.
+The package `tflite` has a class for each kind of table in such a file, made from the schema by the
+FlatBuffers compiler. These schema classes check nothing, so any exception in them means that the
+file is damaged.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from systola.compiler.tflite.variables import OPENING, without_variables
 
 IDENTIFIER = b"TFL3"
 _BUILTIN_CODE = 10
-"""Offset of the field `builtin_code` in the table of fields of an OperatorCode, in bytes."""
+"""Byte offset of the entry for `builtin_code` in the field table of an OperatorCode."""
 _NO_OFFSET = 1
-"""Offset that a large model gives to a buffer without content; smaller models give 0."""
+"""Offset in the file that a large model states for an empty buffer; small models state 0."""
 _CUT = "the model is damaged or cut short"
 _MAX_DIMENSIONS = 8
 _NAME_LENGTH = 200
@@ -38,18 +39,19 @@ _DAMAGED = (
     ValueError,
     struct.error,
 )
-"""Exceptions that the schema classes raise if an offset in the file leads to nowhere."""
+"""Exceptions that the schema classes raise if an offset points outside the file."""
 
-# The package comes without type information: from here on its objects are Any.
+# The package `tflite` has no type information, so its objects have the type Any in this file.
 _schema: Any = import_module("tflite")
 
 
 def read_tflite(content: bytes, *, main: bool = False) -> Graph:
     """Return the network in the content of a .tflite file.
 
-    With `main`, the first subgraph is returned unchanged, and others are ignored. Without `main`,
-    variables become inputs and outputs, and a file with subgraphs for anything else is refused.
-    Raises ModelError for content that is damaged or is no TensorFlow Lite model.
+    With `main`, the first subgraph is returned unchanged, and all other subgraphs are ignored.
+    Without `main`, variables become inputs and outputs, and a second subgraph may only give the
+    variables their first values. Raises ModelError for other subgraphs, and for content that is
+    damaged or is no TensorFlow Lite model.
     """
     if content[4:8] != IDENTIFIER:
         raise ModelError("not a TensorFlow Lite model")
@@ -70,7 +72,7 @@ class _Reader:
 
     def graph(self, *, main: bool) -> Graph:
         model = self._model
-        # Unused buffers are read, too, which shows whether the end of the file is present.
+        # Buffers that no tensor uses are read, too: an error here shows that the file is cut short.
         for number in self._numbers(model.BuffersLength()):
             self._content_of(model.Buffers(number))
         for number in self._numbers(model.MetadataLength()):
@@ -107,9 +109,10 @@ class _Reader:
         )
 
     def _numbers(self, length: int) -> range:
-        """Return range(length) for the items of a list in the file.
+        """Return the indexes, from 0 on, of the `length` items of a list in the file.
 
-        Raises ModelError if the file is smaller than four bytes for each item.
+        An item takes at least four bytes, so ModelError is raised if the file is smaller than
+        4 * length bytes.
         """
         if length * 4 > len(self._content):
             raise ModelError(_CUT)
@@ -154,9 +157,9 @@ class _Reader:
     def _data(
         self, name: str, number: int, dtype: str, shape: tuple[int, ...]
     ) -> NDArray[Any] | None:
-        """Return the content of buffer `number` as an array, or None if there is no content.
+        """Return the content of the file's buffer `number` as an array of the given type and shape.
 
-        Returns None also if numpy lacks the type.
+        Returns None if the buffer is empty, or if numpy lacks the type.
         """
         if number >= self._model.BuffersLength():
             raise ModelError(f"the model is damaged: there is no buffer {number}")
@@ -173,8 +176,9 @@ class _Reader:
         return content.view(item).reshape(shape)
 
     def _content_of(self, buffer: Any) -> NDArray[np.uint8]:
-        """Return the bytes of a buffer, which are inside the flatbuffer, or after the flatbuffer in
-        the file.
+        """Return the bytes of a buffer.
+
+        The bytes lie in the buffer's own table, or, in large models, after all tables in the file.
         """
         if buffer.DataLength():
             return np.array(buffer.DataAsNumpy(), np.uint8)
@@ -187,9 +191,9 @@ class _Reader:
 
     def _operator(self, index: int, operator: Any, tensors: int) -> Operator:
         code = self._model.OperatorCodes(operator.OpcodeIndex())
-        # The kind of operator has two fields in the file. The older field holds codes up to 127
-        # only, and the interpreter takes the larger code of the two. The package's BuiltinCode()
-        # ignores a newer field below 127.
+        # The file gives the kind of an operator in two fields. The older field holds codes up to
+        # 127 only, and the interpreter takes the larger of the two codes. BuiltinCode() of the
+        # package `tflite` ignores the newer field if its code is below 127, so it is read here.
         offset = code._tab.Offset(_BUILTIN_CODE)
         newer = struct.unpack_from("<i", self._content, code._tab.Pos + offset)[0] if offset else 0
         number = max(code.DeprecatedBuiltinCode(), newer)
@@ -207,7 +211,7 @@ class _Reader:
 
 
 def _printable(name: bytes | None) -> str:
-    """Return the first _NAME_LENGTH characters of a name in the file, in printable form."""
+    """Return the first _NAME_LENGTH characters of a name from the file, in printable form."""
     return printable((name or b"").decode(errors="replace")[:_NAME_LENGTH])
 
 
@@ -299,15 +303,16 @@ _OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
 }
-"""Name of the schema class for an operator's options, and names of the options that are read, by
-the kind of operator.
+"""Map from a kind of operator to the schema class of its options and the options that are read,
+all given by their names.
 """
 
 
 def _options(kind: str, operator: Any) -> Mapping[str, Any]:
-    """Return an operator's options by the names of the schema; empty if the file has none.
+    """Return a map from the schema's name of each option that is read to the option's value.
 
-    Activations, kinds of padding and types are given by their names.
+    The map is empty if the file has no options for the operator. Fused activations, kinds of
+    padding and types of biases are strings, such as "RELU".
     """
     union = operator.BuiltinOptions()
     if kind not in _OPTIONS or union is None:
@@ -330,9 +335,9 @@ def _options(kind: str, operator: Any) -> Mapping[str, Any]:
 
 
 def _option(options: Any, field: str) -> Any:
-    """Return an option as a number, or as a tuple if the schema has several numbers.
+    """Return the value of option `field`, or a tuple of whole numbers if the option is a list.
 
-    Raises ModelError if there are more numbers than a shape may have dimensions.
+    Raises ModelError if the list has more than _MAX_DIMENSIONS numbers.
     """
     length = getattr(options, f"{field}Length", None)
     if length is None:
@@ -343,5 +348,5 @@ def _option(options: Any, field: str) -> Any:
 
 
 def _names(enumeration: type) -> dict[int, str]:
-    """Return the names of the constants of a schema class, by their values."""
+    """Return a map from the value to the name of each constant of a schema class."""
     return {value: name for name, value in vars(enumeration).items() if isinstance(value, int)}

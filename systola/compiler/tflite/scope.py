@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of a translation, which each operator of a TensorFlow Lite model may read and
-add to.
+"""The state of a translation, which the translator of each operator reads and adds to.
+
+An operator's inputs and results are tensors of the file. A tensor with content in the file is a
+constant, all other tensors are calculated. For each calculated tensor there is a value, which the
+operations of the translation take and make. A code is an integer as a quantised tensor has it.
 """
 
 from __future__ import annotations
@@ -27,56 +30,59 @@ from systola.compiler.tflite.fully_connected import (
 from systola.compiler.tflite.graph import Graph, Operator, Tensor, need_type
 
 MOST_ELEMENTS = 1 << 23
-"""Largest number of elements of a tensor that the network calculates.
+"""Largest number of elements of a calculated tensor.
 
-With more elements, the compilation would take long.
+With more elements, the compilation would take long, so the operator is refused.
 """
 
 
 @dataclass(frozen=True)
 class Padded:
-    """The source of a PAD and the padding. A convolution can take this source and pad by itself."""
+    """The source of a PAD, with the padding that PAD adds to it.
+
+    A convolution after the PAD can take this source and do the padding itself.
+    """
 
     source: Value
     before: tuple[int, ...]
-    """Number of elements added before the source, along each axis."""
+    """Number of elements that the PAD adds before the source's elements, for each axis."""
     fill: int
 
 
 @dataclass(frozen=True, eq=False)
 class Dequantised:
-    """A value of float32 that is a function of codes of int8, element by element."""
+    """A float32 value, each element of which stands for one int8 code of another value."""
 
     codes: Value
     numbers: NDArray[np.float32]
-    """Numbers of float32 for which the codes stand, for all codes in the order of INT8."""
+    """Float32 number for which each code stands, from code -128 to code 127."""
 
 
 @dataclass(frozen=True)
 class Moved:
-    """A value of int8 that is made from another value only by moves of elements."""
+    """The origin of an int8 value that was made from `source` by nothing but moves of elements."""
 
     source: Value
     origin: Positions
-    """Position in `source` of each element of the value, -1 for `fill`, as an array of one
-    dimension.
+    """Position in the flattened `source` of each element of the value, as an array of one
+    dimension. An element with -1 is the code `fill`.
     """
     fill: int
     by_host: bool
-    """True if the host does one of the moves from `source` to the value."""
+    """True if the host does at least one of the moves from `source` to the value."""
 
 
 class Scope:
-    """A collector of the operations that have been translated so far, with the graph.
+    """A translation under way: the graph, and the operations made from its operators so far.
 
-    All methods raise ModelError if something is not supported.
+    A method raises ModelError if its operator or tensor is not supported.
     """
 
     def __init__(self, graph: Graph, repeat: int, semantics: Semantics) -> None:
-        """Begin a translation with the results of the interpreter `semantics`.
+        """Begin a translation of `graph`, with the arithmetic of the interpreter `semantics`.
 
-        `repeat` is 1, or the first dimension that all calculated tensors have in common. Each index
-        along this dimension then becomes a sample.
+        `repeat` is the number of samples along the first dimension of all calculated tensors. With
+        1, a tensor belongs to one sample as a whole.
         """
         self.graph = graph
         self.semantics = semantics
@@ -87,16 +93,17 @@ class Scope:
         self.moved: dict[Value, Moved] = {}
         self.dequantised: dict[Value, Dequantised] = {}
         self.halves: dict[tuple[Value, int], Value] = {}
-        """Values of int16 as rows of low and rows of high bytes, by the original value and the
-        number of elements in a row.
+        """Map from an int16 value and a number of elements in a row to the value's bytes: for
+        each row of elements, a row of low bytes and a row of high bytes.
         """
         self.reasons: dict[str, str] = {}
-        """Reasons why operators stay on the host, by texts such as "operator 3 (SOFTMAX)"."""
+        """Map from an operator, such as "operator 3 (SOFTMAX)", to why it is on the host."""
         self._values: dict[int, Value] = {}
 
     def tensor(self, operator: Operator, position: int) -> Tensor:
-        """Return the tensor of an operator's input, constant or not; raise ModelError if it is
-        missing.
+        """Return the tensor of the operator's input `position`, counted from 0, constant or not.
+
+        Raises ModelError if the input is missing.
         """
         number = operator.inputs[position] if position < len(operator.inputs) else -1
         if number < 0:
@@ -104,12 +111,15 @@ class Scope:
         return self.graph.tensors[number]
 
     def optional(self, operator: Operator, position: int) -> Tensor | None:
-        """Return the tensor of an operator's input, or None if the input is missing."""
+        """Return the tensor of the operator's input `position`, or None if the input is missing."""
         number = operator.inputs[position] if position < len(operator.inputs) else -1
         return None if number < 0 else self.graph.tensors[number]
 
     def whole_numbers(self, operator: Operator, position: int) -> NDArray[np.int64]:
-        """Return the content of an operator's input, which must be a constant of int32 or int64."""
+        """Return the content of the operator's input `position`.
+
+        Raises ModelError unless the input is a constant of int32 or int64.
+        """
         tensor = self.tensor(operator, position)
         if tensor.data is None:
             raise ModelError(f"its input {position} must be a constant")
@@ -120,7 +130,10 @@ class Scope:
     def source(
         self, operator: Operator, position: int = 0, dtype: str = "int8"
     ) -> tuple[Value, Tensor]:
-        """Return the value and the tensor of an operator's input, which must be calculated."""
+        """Return the value and the tensor of the operator's input `position`.
+
+        Raises ModelError if the input is a constant, or has another type than `dtype`.
+        """
         tensor = self.tensor(operator, position)
         need_type("input", tensor, dtype)
         number = operator.inputs[position]
@@ -129,9 +142,9 @@ class Scope:
         return self._values[number], tensor
 
     def operand(self, operator: Operator, position: int) -> tuple[Value | NDArray[np.int8], Tensor]:
-        """Return an operator's input of int8, and its tensor.
+        """Return the operator's int8 input `position` and the input's tensor.
 
-        A calculated input is a value, a constant input an array of codes.
+        A calculated input is returned as a value, a constant input as an array of codes.
         """
         tensor = self.tensor(operator, position)
         if tensor.data is None:
@@ -142,7 +155,7 @@ class Scope:
     def result(
         self, operator: Operator, position: int = 0, dtype: str = "int8"
     ) -> tuple[Value, Tensor]:
-        """Return the value and the tensor of an operator's result."""
+        """Return the value and the tensor of the operator's result `position`, counted from 0."""
         if position >= len(operator.outputs):
             raise ModelError(f"it has no result {position}")
         number = operator.outputs[position]
@@ -151,9 +164,9 @@ class Scope:
         return self.define(number), tensor
 
     def define(self, number: int) -> Value:
-        """Return the value of tensor `number`, a result of an operator or an input of the model.
+        """Return the value that stands for the graph's tensor `number`, which is no constant.
 
-        The first call for a tensor makes this value.
+        The first call for a tensor makes the value, later calls return the same one.
         """
         if number not in self._values:
             tensor = self.graph.tensors[number]
@@ -169,11 +182,11 @@ class Scope:
         return self._values[number]
 
     def alias(self, operator: Operator, source: Value) -> None:
-        """Make the result of an operator the same value as `source`."""
+        """Let `source` stand for the operator's first result, without an operation."""
         self._values[operator.outputs[0]] = source
 
     def add(self, *items: Item) -> None:
-        """Append operations for the machine or the host."""
+        """Append operations for the machine or the host to `items`."""
         self.items += items
 
     def host(
@@ -184,7 +197,10 @@ class Scope:
         *sources: Value,
         reason: str = "",
     ) -> None:
-        """Append an operation of the host; `reason`, if not empty, is shown by `tpu check`."""
+        """Append a host stage that applies `function` to `sources` and makes `result`.
+
+        A `reason` is kept in `reasons`, and `tpu check` shows it.
+        """
         if reason:
             self.reasons[str(operator)] = reason
         stage = HostStage(operator=str(operator), sources=sources, result=result, function=function)
@@ -198,7 +214,7 @@ def one_result(operator: Operator, inputs: int) -> None:
 
 
 def check_maps(*values: Value) -> None:
-    """Raise ModelError unless all values have the shape of a feature map."""
+    """Raise ModelError unless all values have the shape of a feature map, 1 x H x W x C."""
     for value in values:
         if len(value.shape) != 4 or value.shape[0] != 1:
             raise ModelError(
@@ -207,7 +223,7 @@ def check_maps(*values: Value) -> None:
 
 
 def same_quantisation(source: Tensor, result: Tensor) -> None:
-    """Raise ModelError unless two tensors have the same scale and zero point, or none."""
+    """Raise ModelError unless both tensors have the same scale and zero point, or no scale."""
     if not len(source.scales) and not len(result.scales):
         return
     if source.scale != result.scale or source.zero_point != result.zero_point:
@@ -223,9 +239,10 @@ def channel_requantisation(
     weight_sums: NDArray[np.int64],
     axis: int,
 ) -> Requantisation:
-    """Return the requantisation of a convolution, with a scale for each channel of the result.
+    """Return a convolution's requantisation, with a multiplier and shift for each result channel.
 
-    The channels of the result are along `axis` of the weights.
+    The channels of the result are along `axis` of the weights. `weight_sums` has the sum of the
+    weights of each of these channels.
     """
     n = len(weight_sums)
     if len(weights.scales) not in (1, n) or (len(weights.scales) > 1 and weights.axis != axis):
@@ -251,9 +268,9 @@ def channel_requantisation(
 def activated_requantisation(
     operator: Operator, scale: float, result: Tensor, bias: int = 0
 ) -> Requantisation:
-    """Return the requantisation with one scale for all channels, and with the fused activation.
+    """Return a requantisation with one scale for all channels and the operator's fused activation.
 
-    `scale` is the factor from sums to codes of the result.
+    `scale` is the factor from a sum to the result's code, less the zero point.
     """
     activation = fused_activation(operator)
     q, shift = multiplier(scale)

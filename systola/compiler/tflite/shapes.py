@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shapes of results that a file leaves open: the sizes in the file are placeholders.
+"""The calculation of shapes that a TensorFlow Lite file leaves open.
 
-The interpreter calculates shapes when it begins. A size that the converter did not know is 1 in the
-file.
+A converter writes 1 for a size that it does not know, and marks the tensor as open. The interpreter
+calculates the sizes of open tensors when it begins, and so does this file.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from systola.compiler.tflite.graph import Operator, Tensor
 
 _REDUCTIONS = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
 _OTHERS = ("MAX_POOL_2D", "AVERAGE_POOL_2D", "RANK")
-"""Other kinds of operators with one input, and a result of another shape. The shape in the file is
-kept for these kinds.
+"""Kinds of operators with one input for which no shape is calculated, as the result has another
+shape than the input. Their results keep the shape in the file.
 """
 _BINARY = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "PRELU")
 
@@ -36,15 +36,16 @@ _BINARY = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "PRELU")
 def with_known_shapes(
     operator: Operator, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]
 ) -> list[Tensor]:
-    """Return the tensors of an operator's results, with calculated shapes if the file leaves sizes
-    open.
+    """Return the tensors `outputs` of an operator, with calculated shapes where they are open.
+
+    Where a shape cannot be calculated, the tensor keeps the shape in the file.
     """
     if not any(output.open for output in outputs):
         return list(outputs)
     try:
         shapes = _shapes(operator, inputs, outputs)
     except (ModelError, ValueError, IndexError, ZeroDivisionError):
-        # The translation will refuse the operator, and give the reason.
+        # The operator is malformed: the translation will refuse it later, and give the reason.
         return list(outputs)
     if len(shapes) != len(outputs):
         return list(outputs)

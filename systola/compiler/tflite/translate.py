@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of a TensorFlow Lite model to operations for the machine and the host."""
+"""The translation of a TensorFlow Lite model to operations for the machine and the host.
+
+For each kind of operator there is a translator, a function that adds the operations for one
+operator to a Scope.
+"""
 
 from __future__ import annotations
 
@@ -102,10 +106,10 @@ TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
 
 
 def _of_any_type(kind: str) -> Callable[[Scope, Operator], None]:
-    """Return a translator for a kind of operator that may have inputs of several types.
+    """Return a translator for a `kind` of operator that may have inputs of several types.
 
-    For each operator, the returned function chooses one of the kind's translators by the type of
-    the input.
+    The returned function looks at the type of an operator's input, int16, float32 or another, and
+    calls the translator for the kind and this type.
     """
 
     def translate_one(scope: Scope, operator: Operator) -> None:
@@ -134,9 +138,9 @@ def translate(
 ) -> Translation:
     """Return the operations of a network, without operations that the outputs do not need.
 
-    The results equal the results of the interpreter `semantics`. `repeat` is the batch size in the
-    model's own shapes; with None it follows from these shapes. Raises ModelError, with number and
-    kind of the operator, if something is not supported.
+    The results equal the results of the interpreter `semantics`. `repeat` is the number of samples
+    in the model's own shapes; with None it is read from these shapes. Raises ModelError, with
+    number and kind of each refused operator, if something is not supported.
     """
     if not graph.inputs or not graph.outputs:
         raise ModelError("the model has no inputs or no outputs")
@@ -150,17 +154,18 @@ def translate(
         try:
             return _translated(graph, operators, repeat, semantics)
         except ModelError:
-            # An operator mixes the samples, so all of them together are translated as a single
-            # sample.
+            # An operator may mix the samples of a batch. So the translation is tried again, with
+            # the batch as a single sample.
             pass
     return _translated(graph, operators, 1, semantics)
 
 
 def refused_operators(graph: Graph, semantics: Semantics) -> dict[str, str]:
-    """Return the reason for each operator that is refused by itself, not because of another one.
+    """Return a map from each refused operator to the reason why it is refused.
 
     The keys are texts such as "operator 3 (SOFTMAX)". An operator after a refused one is judged as
-    if the refused operator's result were an input of the model.
+    if the refused operator's result were an input of the model. If this result has a type that no
+    input may have, the operator after it is left out.
     """
     graph, unlike = without_unlike(graph)
     reason = "this kind of operator is not supported on uint8"
@@ -182,8 +187,9 @@ def refused_operators(graph: Graph, semantics: Semantics) -> dict[str, str]:
 
 
 def _prepared(graph: Graph) -> Graph:
-    """Return the network with all constants calculated, and rewritten to use fewer kinds of
-    operators.
+    """Return the network rewritten to use fewer kinds of operators.
+
+    Results that depend on constants alone become constants.
     """
     graph = without_unsigned(fold_constants(graph))
     return without_rare_activations(dilated_convolutions(graph))
@@ -215,7 +221,7 @@ def _translated(
 
 
 def _live(items: list[Item], outputs: tuple[Value, ...]) -> tuple[Item, ...]:
-    """Return the operations and host stages on which the outputs depend."""
+    """Return the operations and host stages of `items` on which `outputs` depend, in order."""
     wanted = set(outputs)
     live: list[Item] = []
     for item in reversed(items):
@@ -235,10 +241,9 @@ def _check_input(tensor: Tensor) -> None:
 
 
 def check_order(graph: Graph) -> None:
-    """Raise ModelError unless each tensor has one origin, before all operators that take the
-    tensor.
+    """Raise ModelError unless each tensor is made once, before the operators that take it.
 
-    An origin is an input of the model, a constant, or the result of an operator.
+    A tensor is made as an input of the model, as a constant, or as a result of an operator.
     """
     origins = [*graph.inputs, *(each for operator in graph.operators for each in operator.outputs)]
     constants = {number for number, each in enumerate(graph.tensors) if each.data is not None}
@@ -260,9 +265,10 @@ def check_order(graph: Graph) -> None:
 
 
 def _repeat(graph: Graph, operators: list[Operator]) -> int:
-    """Return the batch size in the model's own shapes.
+    """Return the number of samples in the model's own shapes.
 
-    The batch size is the first dimension of all calculated tensors, or 1 if tensors differ there.
+    The number is the first dimension of all calculated tensors, or 1 if their first dimensions
+    differ. A tensor of one dimension counts as 1.
     """
     numbers = {*graph.inputs, *(number for operator in operators for number in operator.outputs)}
     shapes = [graph.tensors[number].shape for number in numbers]
@@ -271,7 +277,7 @@ def _repeat(graph: Graph, operators: list[Operator]) -> int:
 
 
 def _needed(graph: Graph) -> list[Operator]:
-    """Return the operators on which the outputs of the network depend."""
+    """Return the operators on which the network's outputs depend, in the order of execution."""
     wanted = set(graph.outputs)
     needed: list[Operator] = []
     for operator in reversed(graph.operators):

@@ -62,20 +62,26 @@ OPERATIONS: Mapping[str, Operation] = {
     "MUL": Operation.MULTIPLY,
 }
 ADD_BITS = 20
-"""Number of bits by which ADD and SUB of int8 first shift their operands to the left."""
+"""Number of bits by which LiteRT's ADD and SUB of int8 shift operands left before scaling them."""
 
 MOST_SUM_SCALE = 4
-"""Least scale from sums to results for which LiteRT's ADD and SUB overflow 32 bits."""
+"""Least factor from a sum to the result's code for which ADD and SUB are refused.
+
+From this factor on, LiteRT's arithmetic overflows 32 bits.
+"""
 
 MOST_STEPS = 1 << 30
-"""Bound of a number divided by a tensor's scale.
+"""Limit of the quotient of a float32 number and the scale by which QUANTIZE divides it.
 
-LiteRT converts the quotient to 32 bits, and processors convert larger quotients in different ways.
+LiteRT converts the quotient to an integer of 32 bits. For larger quotients the result depends on
+the processor, so the operator is refused.
 """
 
 
 def translate_binary(scope: Scope, operator: Operator) -> None:
-    """Translate ADD, SUB and MUL of int8 to Vector instructions, of whole numbers to the host."""
+    """Translate ADD, SUB and MUL: of int8 to Vector instructions, of integers such as indexes to
+    work of the host.
+    """
     one_result(operator, 2)
     if scope.tensor(operator, 0).dtype in WHOLE_TYPES:
         translate_whole_numbers(scope, operator)
@@ -87,7 +93,7 @@ def translate_binary(scope: Scope, operator: Operator) -> None:
     operation = OPERATIONS[operator.kind]
     if operation == Operation.MULTIPLY:
         scale_a, scale_b = Scale(tensor_a.zero_point), Scale(tensor_b.zero_point)
-        # LiteRT multiplies and divides the scales of a product in float32.
+        # LiteRT calculates the scale of a product in float32, so each step is rounded to float32.
         scale = to_single(to_single(tensor_a.scale * tensor_b.scale) / result_tensor.scale)
     else:
         common = 2 * max(tensor_a.scale, tensor_b.scale)
@@ -109,16 +115,17 @@ def translate_binary(scope: Scope, operator: Operator) -> None:
 
 
 def check_broadcast(result: Value, *operands: Value | NDArray[np.int8]) -> None:
-    """Raise ModelError unless the operands, spread to a common shape, have the result's shape."""
+    """Raise ModelError unless broadcasting the operands gives the result's shape."""
     shapes = [operand.shape for operand in operands]
     if broadcast_shape(shapes) != result.shape:
         raise ModelError(f"its inputs of shapes {shapes} do not make shape {result.shape}")
 
 
 def with_one_constant(node: Binary) -> Unary | None:
-    """Return a table in place of an operation between a value and one constant number.
+    """Return a Unary with a table that replaces `node`, if one operand is a single constant number.
 
-    Returns None for an operation on other operands, or on a value of another shape than the result.
+    Returns None if neither operand is such a constant, or if the other operand has another shape
+    than the result.
     """
     for value, constant in ((node.a, node.b), (node.b, node.a)):
         if (
@@ -142,8 +149,10 @@ def _sum_scale(tensor: Tensor, common: float) -> Scale:
 def spread(
     scope: Scope, operator: Operator, operand: Value | NDArray[np.int8], result: Value
 ) -> Value | NDArray[np.int8]:
-    """Return an operand in a form that Binary takes: with the result's shape, or a value of one
-    pixel.
+    """Return `operand`, broadcast as far as Binary needs it.
+
+    A constant and most values get the result's shape. A value of one pixel with the result's
+    channels stays as it is, as Binary can repeat this pixel.
     """
     try:
         if not isinstance(operand, Value):
@@ -164,7 +173,7 @@ def spread(
         return operand
     wide = Value(f"{operand.name} for {operator}", result.shape)
     if operand.channels < result.channels:
-        # One channel is first copied to all channels: then whole pixels can be repeated.
+        # The single channel is copied to all channels first, so that whole pixels can be repeated.
         channels = Value(f"{wide.name} in all channels", (*operand.shape[:-1], result.channels))
         each = np.broadcast_to(positions, channels.shape)
         scope.add(*moved(str(operator), operand, channels, each))
@@ -178,8 +187,8 @@ def spread(
 
 
 def translate_extreme(scope: Scope, operator: Operator) -> None:
-    """Translate MAXIMUM and MINIMUM of int8 to a pool over both inputs, of whole numbers to the
-    host.
+    """Translate MAXIMUM and MINIMUM of int8 to a pool over both inputs, or to a table if one input
+    is a single constant. Of integers such as indexes, they are work of the host.
     """
     one_result(operator, 2)
     if scope.tensor(operator, 0).dtype in WHOLE_TYPES:
@@ -222,9 +231,9 @@ def translate_extreme(scope: Scope, operator: Operator) -> None:
 
 
 def complement(scope: Scope, operator: Operator, source: Value) -> Value:
-    """Return a value with the complement -1 - x of each code x.
+    """Add a table that replaces each code x by -1 - x, and return the value that it makes.
 
-    The smallest code has the largest complement.
+    The smallest code becomes the largest, so a MAX pooling can find the smallest code, too.
     """
     result = Value(f"{source.name} negated", source.shape)
     _add_table(scope, operator, source, result, (-1 - INT8).astype(np.int8))
@@ -232,8 +241,9 @@ def complement(scope: Scope, operator: Operator, source: Value) -> Value:
 
 
 def with_inverted_sign(scope: Scope, operator: Operator, source: Value) -> Value:
-    """Return a value with the highest bit of each code inverted: int8 becomes uint8, and uint8
-    int8.
+    """Add a table that inverts the highest bit of each code, and return the value that it makes.
+
+    An int8 x becomes the bits of the uint8 x + 128, and such a uint8 becomes the int8 x again.
     """
     result = Value(f"{source.name} with inverted sign", source.shape)
     _add_table(scope, operator, source, result, (INT8 ^ -128).astype(np.int8))
@@ -241,7 +251,7 @@ def with_inverted_sign(scope: Scope, operator: Operator, source: Value) -> Value
 
 
 def translate_table(scope: Scope, operator: Operator) -> None:
-    """Translate functions of single elements to a table."""
+    """Translate a function of one element of int8 to a table."""
     source, source_tensor, result, result_tensor = _unary(scope, operator)
     table = TABLES[operator.kind](operator, source_tensor, result_tensor)
     _add_table(scope, operator, source, result, table)
@@ -287,14 +297,18 @@ TABLES: Mapping[str, Callable[[Operator, Tensor, Tensor], NDArray[np.int8]]] = {
     **dict.fromkeys(("RELU_N1_TO_1", "RELU_0_TO_1"), _relu),
     **CURVE_TABLES,
 }
-"""Functions that return a table, in the order of INT8, by the kind of operator.
+"""Map from a kind of operator to the function that makes the operator's table.
 
-The arguments are an operator, its input and its output.
+The function takes an operator, its input tensor and its result tensor. The table has the result's
+code for each input code from -128 to 127.
 """
 
 
 def translate_prelu(scope: Scope, operator: Operator) -> None:
-    """Translate PRELU with constant slopes: a table, or for several slopes a sum of two parts."""
+    """Translate PRELU, if the slopes, the factors of elements below 0, are constants. With one
+    slope it becomes a table. With several slopes it becomes a sum of two values: one has the
+    elements above 0, the other has the elements below 0.
+    """
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
     slopes, slope_tensor = scope.operand(operator, 1)
@@ -333,7 +347,7 @@ def translate_prelu(scope: Scope, operator: Operator) -> None:
             output=scalar_requantisation(q, shift, zero_point=zero_point),
         )
     )
-    # For each element one of the two parts is the code of 0, so their sum is exact.
+    # At least one of the two parts is 0 for each element, so their sum is exact.
     zero_points = zero_point, zero_point
     scope.add(exact_sum(str(operator), result, (parts[0], parts[2]), zero_points, zero_point))
 
@@ -345,8 +359,10 @@ def _add_table(
 
 
 def translate_quantize(scope: Scope, operator: Operator) -> None:
-    """Translate QUANTIZE: from int8 to a requantisation, from float32 and between bytes to work of
-    the host.
+    """Translate QUANTIZE: from int8 to int8 to a requantisation on the machine; from float32 to
+    int8 and between int8 and uint8 to work of the host.
+
+    If the float32 numbers are a function of int8 codes, QUANTIZE becomes a table instead.
     """
     one_result(operator, 1)
     source_tensor = scope.tensor(operator, 0)
@@ -372,9 +388,10 @@ def translate_quantize(scope: Scope, operator: Operator) -> None:
 
 
 def _quantise_again(scope: Scope, operator: Operator, source: Value, tensor: Tensor) -> None:
-    """Translate QUANTIZE of numbers that are a function of codes.
+    """Translate QUANTIZE of a float32 `source` that is a function of int8 codes, per element.
 
-    The result is a table, or only a change of shape if all codes stay the same.
+    QUANTIZE becomes a table from these codes to the codes of the result. If each code stays the
+    same, no table is needed, and a Reshape passes the codes on.
     """
     before = scope.dequantised[source]
     with np.errstate(over="ignore"):
@@ -391,7 +408,10 @@ def _quantise_again(scope: Scope, operator: Operator, source: Value, tensor: Ten
 
 
 def _byte_table(source: Tensor, result: Tensor) -> NDArray[Any]:
-    """Return the table of QUANTIZE between int8 and uint8, from the least code of the source on."""
+    """Return the table of a QUANTIZE from int8 to uint8 or from uint8 to int8.
+
+    The table has the result's code for each code of the source, from the least code on.
+    """
     codes = INT8 if source.dtype == "int8" else INT8 + 128
     low, high = (0, 255) if result.dtype == "uint8" else (-128, 127)
     q, shift = quantise_multiplier(source.scale / result.scale)
@@ -402,7 +422,11 @@ def _byte_table(source: Tensor, result: Tensor) -> NDArray[Any]:
 
 
 def translate_rescale(scope: Scope, operator: Operator) -> None:
-    """Translate QUANTIZE from int8, RELU and RELU6 to a requantisation with bounds."""
+    """Translate QUANTIZE from int8 to int8, RELU and RELU6 to a requantisation, which also clamps
+    results for RELU and RELU6.
+
+    If the scale is too large for a requantisation, the operator becomes a table.
+    """
     source, source_tensor, result, result_tensor = _unary(scope, operator)
     scale = source_tensor.scale / result_tensor.scale
     function, ceiling = Function.NONE, 127

@@ -29,18 +29,18 @@ from systola.compiler.tflite.scope import Scope, channel_requantisation, check_m
 from systola.compiler.wide_weights import repeated, weight_parts, widened
 
 DEPTHWISE_BLOCK = 32
-"""Largest number of channels in a block of a depthwise convolution with weights of more than 8
-bits.
+"""Largest number of channels in a block with weights of more than 8 bits.
 
-Each such block becomes a convolution of its own.
+The channels of a depthwise convolution are cut into blocks. A block with such weights becomes a
+full convolution, most weights of which are 0, so larger blocks would cost more.
 """
 MOST_WEIGHTS = 1 << 25
-"""Largest number of weights of a convolution, including zeros between its groups of channels."""
+"""Largest number of weights of a convolution in groups, with the zeros between groups."""
 
 
 def translate_convolution(scope: Scope, operator: Operator) -> None:
-    """Translate CONV_2D to one convolution. If the operator has groups of channels, the weights
-    between groups are 0.
+    """Translate CONV_2D of int8 to one convolution. If each result channel takes only one group of
+    the source's channels, its weights for the channels of all other groups become 0.
     """
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
@@ -67,8 +67,10 @@ def translate_convolution(scope: Scope, operator: Operator) -> None:
 
 
 def translate_depthwise(scope: Scope, operator: Operator) -> None:
-    """Translate DEPTHWISE_CONV_2D. If there are several results for each channel of the source, the
-    channels are copied first.
+    """Translate DEPTHWISE_CONV_2D of int8 to a depthwise convolution. If several channels of the
+    result take the same channel of the source, this channel is first copied for each of them.
+
+    A source of one channel gets a full convolution instead.
     """
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
@@ -115,10 +117,11 @@ def _add_blocks(
     values: NDArray[np.int64],
     output: Requantisation,
 ) -> None:
-    """Add a depthwise convolution, in which some weights may have more than 8 bits.
+    """Add a depthwise convolution to the scope, some weights of which may have more than 8 bits.
 
-    Blocks of channels with such weights become full convolutions. In most models only one channel
-    has such weights, the channel with the least or the largest weight of all.
+    A block of channels with such weights becomes a full convolution, each other block stays
+    depthwise. In most models only one channel has such weights: the channel with the least or the
+    largest weight of all.
     """
     made: list[Value] = []
     for start, stop, parts in _blocks(values):
@@ -172,8 +175,8 @@ def _add_blocks(
 def _blocks(values: NDArray[np.int64]) -> list[tuple[int, int, list[NDArray[np.int8]]]]:
     """Return the blocks of channels into which the weights of a depthwise convolution are cut.
 
-    An item has the block's first channel, its last channel + 1, and arrays of 8 bits that add up to
-    its weights. Blocks with a single array are as long as they can be.
+    An item has the block's first channel, its last channel + 1, and int8 arrays that add up to the
+    block's weights. Neighbouring blocks are joined to one if each needs only a single array.
     """
     count = values.shape[-1]
     starts = range(0, count, DEPTHWISE_BLOCK)
@@ -192,7 +195,7 @@ def _blocks(values: NDArray[np.int64]) -> list[tuple[int, int, list[NDArray[np.i
 
 
 def translate_transpose_conv(scope: Scope, operator: Operator) -> None:
-    """Translate TRANSPOSE_CONV to a convolution of the map with zeros between its pixels."""
+    """Translate TRANSPOSE_CONV to a convolution over the source with zeros between its pixels."""
     one_result(operator, 3)
     source, source_tensor = scope.source(operator, 2)
     result, result_tensor = scope.result(operator)
@@ -229,11 +232,10 @@ def translate_transpose_conv(scope: Scope, operator: Operator) -> None:
 def upsampled(
     scope: Scope, operator: Operator, source: Value, result: Value, weights: Tensor
 ) -> tuple[NDArray[np.int64], Window]:
-    """Return the map of a TRANSPOSE_CONV with zeros between its pixels, and the window over this
-    map.
+    """Return how a TRANSPOSE_CONV spreads its source, and the window over the spread map.
 
-    For each element, the map has a position in the source, or -1 for a zero. Function `moved` takes
-    such an array.
+    The spread map has zeros between the pixels of the source. It is returned as an array for the
+    function `moved`: for each element the position in the source, or -1 for a zero.
     """
     n, *kernel, channels = weights.shape
     if channels != source.channels:
@@ -278,9 +280,10 @@ def _add_convolution(
     output: Requantisation,
     groups: int,
 ) -> None:
-    """Add a convolution of all channels.
+    """Add a convolution, in which each result channel takes all channels, to the scope.
 
-    `values` are weights: height x width x channels of one group x channels of the result.
+    `values` are the weights, height x width x channels of one group x channels of the result. They
+    may have more than 8 bits. Weights between different groups are added as zeros.
     """
     height, width, channels, n = values.shape
     if groups > 1:
@@ -311,9 +314,10 @@ def _add_convolution(
 def _without_padding(
     scope: Scope, source: Value, tensor: Tensor, window: Window
 ) -> tuple[Value, Window]:
-    """Return the input of a PAD that made `source`, and a window that does this padding itself.
+    """Return the input of the PAD that made `source`, and a window that does the padding itself.
 
-    Returns `source` and `window` if there is no PAD, or if a window cannot pad in this way.
+    Returns `source` and `window` unchanged if no PAD made `source`, or if a window cannot pad in
+    the same way.
     """
     padded = scope.padded.get(source)
     if padded is None or padded.fill != tensor.zero_point or padded.before[0]:
@@ -328,7 +332,7 @@ def _without_padding(
 
 
 def translate_fully_connected(scope: Scope, operator: Operator) -> None:
-    """Translate FULLY_CONNECTED of int8 to a product."""
+    """Translate FULLY_CONNECTED of int8 to a matrix product."""
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
@@ -344,7 +348,7 @@ def translate_fully_connected(scope: Scope, operator: Operator) -> None:
         raise ModelError(f"it makes shape {shape}, not {result_tensor.shape}")
     rows = source.pixels * source.channels // k
     if k % source.channels or copies > 1:
-        # The rows of the product are not whole pixels, so the source is reshaped.
+        # A row of the product must be one pixel or several, so the source is reshaped to rows.
         matrix = Value(f"{source.name} for {operator}", (rows, k))
         scope.add(Reshape(operator=str(operator), result=matrix, source=source))
         source, items = repeated(str(operator), matrix, copies)
@@ -360,9 +364,10 @@ def translate_fully_connected(scope: Scope, operator: Operator) -> None:
 def read_window(
     operator: Operator, source: Value, result: Value, kernel: tuple[int, int]
 ) -> Window:
-    """Return the window of an operator over `source`, with padding as LiteRT calculates it.
+    """Return the operator's window over `source`, with padding as LiteRT calculates it.
 
-    EXPLICIT padding comes from dilated_convolutions.
+    The file states padding as SAME or VALID. Operators that dilated_convolutions has rewritten have
+    EXPLICIT padding instead, with the first window's row and column.
     """
     options = operator.options
     padding = options.get("Padding")

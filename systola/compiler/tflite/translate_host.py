@@ -49,7 +49,12 @@ def translate_flip_sign(scope: Scope, operator: Operator) -> None:
 
 
 def translate_dequantize(scope: Scope, operator: Operator) -> None:
-    """Translate DEQUANTIZE to work of the host, unless the operators after it become a table."""
+    """Translate DEQUANTIZE from int8 to work of the host, unless it becomes a table together with
+    the operators after it.
+
+    The host stage is always added. For such a table, the scope notes the float32 number of each
+    code, and a host stage that is not needed is removed later.
+    """
     one_result(operator, 1)
     source, tensor = scope.source(operator)
     result, _ = scope.result(operator, dtype="float32")
@@ -60,8 +65,8 @@ def translate_dequantize(scope: Scope, operator: Operator) -> None:
 
 
 def translate_gather(scope: Scope, operator: Operator) -> None:
-    """Translate GATHER: constant indexes move elements, calculated indexes choose rows of a
-    constant table.
+    """Translate GATHER: with constant indexes to a move of elements, with calculated indexes to a
+    look-up of rows in a constant table, on the host.
     """
     one_result(operator, 2)
     table, numbers = scope.tensor(operator, 0), scope.tensor(operator, 1)
@@ -78,7 +83,7 @@ def translate_gather(scope: Scope, operator: Operator) -> None:
 
 
 def translate_embedding_lookup(scope: Scope, operator: Operator) -> None:
-    """Translate EMBEDDING_LOOKUP: calculated indexes choose rows of a constant table."""
+    """Translate EMBEDDING_LOOKUP to a look-up of rows in a constant table, on the host."""
     one_result(operator, 2)
     if scope.tensor(operator, 1).data is None:
         raise ModelError("its table must be a constant")
@@ -101,8 +106,8 @@ def _add_embedding(scope: Scope, operator: Operator, table: int, numbers: int) -
 
 
 def translate_cast(scope: Scope, operator: Operator) -> None:
-    """Translate CAST between types that the host has; codes of int8 and uint8 count as whole
-    numbers.
+    """Translate CAST between types of numpy to work of the host. Quantised int8 and uint8 are
+    converted as plain integers, without scale and zero point.
     """
     one_result(operator, 1)
     dtype = scope.tensor(operator, 0).dtype
@@ -117,7 +122,7 @@ def translate_cast(scope: Scope, operator: Operator) -> None:
 
 
 def translate_whole_numbers(scope: Scope, operator: Operator) -> None:
-    """Translate functions of whole numbers, element by element, to work of the host."""
+    """Translate an element-wise operator on integers or truth values to work of the host."""
     one_result(operator, 1)
     operands: list[NDArray[Any] | None] = []
     sources: list[Value] = []
@@ -144,7 +149,7 @@ def translate_whole_numbers(scope: Scope, operator: Operator) -> None:
 
 
 def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """Return the common shape to which arrays of `shapes` are spread, or None if there is none."""
+    """Return the shape that broadcasting arrays of `shapes` gives, or None if it is impossible."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of UNIDIRECTIONAL_SEQUENCE_LSTM, with activations of 8 and cells of 16 bits."""
+"""The translation of UNIDIRECTIONAL_SEQUENCE_LSTM with int8 activations and int16 cells."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ from systola.compiler.tflite.graph import Operator, Tensor, need_type
 from systola.compiler.tflite.scope import Scope
 from systola.compiler.tflite.translate_moves import join
 
-# These are positions among the operator's inputs, from 0 on. The first three are positions for the
-# input gate, and the other gates follow in the order of _GATES.
+# These are positions among the operator's inputs, from 0 on. Each gate has input weights, recurrent
+# weights and biases. The first three positions are for the input gate. The next three positions
+# after each of them are for the other gates, in the order of _GATES.
 _INPUT_WEIGHTS, _RECURRENT_WEIGHTS, _BIASES = 1, 5, 12
 _PEEPHOLES, _PROJECTION, _NORMALISATION = range(9, 12), range(16, 18), range(20, 24)
 _HIDDEN_STATE, _CELL_STATE = 18, 19
 _GATES = ("input", "forget", "cell", "output")
 _HIDDEN_SCALE = 4
-"""Position, among the intermediate tensors, of the tensor with the scale of the hidden state."""
+"""Index, from 0, of the intermediate tensor that has the scale of the hidden state."""
 
 GATE_FRACTION = 12
-"""Number of fractional bits of a gate's sum, to which sigmoid or tanh is applied."""
+"""Number of fractional bits of a gate's int16 sum, the argument of sigmoid or tanh."""
 
 
 def translate_lstm(scope: Scope, operator: Operator) -> None:
-    """Translate an LSTM over a whole sequence, with gates and cells of 16 bits, without peepholes,
-    projection and normalisation.
+    """Translate an LSTM over a whole sequence, with int8 inputs and int16 gates and cells, without
+    peepholes, projection and normalisation.
 
-    Raises ModelError for an LSTM with one of these.
+    Raises ModelError for an LSTM with one of these three.
     """
     options = operator.options
     for what, positions in (
@@ -57,8 +58,8 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
         raise ModelError("diagonal recurrent weights are not supported")
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
-    # LiteRT calculates with the scale of the hidden state, not of the result. But LiteRT refuses a
-    # result without a scale.
+    # LiteRT never uses the scale of the result, as it has the scale of the hidden state. But LiteRT
+    # refuses an LSTM with a result that has no scale, so this is refused here, too.
     if not len(result_tensor.scales):
         raise ModelError("its result has no scale")
     hidden = scope.tensor(operator, _HIDDEN_STATE)
@@ -71,13 +72,14 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
     if time_major and scope.repeat > 1:
         raise ModelError("its first dimension is time, which no sample has a part of")
     bits = math.frexp(cell.scale)[1] - 1
-    # LiteRT has a tanh for cells of 0 to 6 integer bits. For other cells LiteRT calculates no tanh,
-    # and takes the input gate instead, which lies in the buffer for the results of tanh.
+    # LiteRT has a tanh for cells of 0 to 6 integer bits. For other cells it calculates no tanh. The
+    # buffer for the tanh then still holds the input gate, so LiteRT takes the input gate instead.
     has_tanh = 0 <= 15 + bits <= 6
     if cell.scale != 2.0**bits or not -25 <= bits <= 0 or 15 + bits in (5, 6):
         raise ModelError(f"cells with the scale {cell.scale} are not supported")
-    # The scale of the intermediate tensor _HIDDEN_SCALE equals the results' scale, as LiteRT copies
-    # results into the hidden state unchanged. The four tensors before are for normalisation only.
+    # LiteRT copies results into the hidden state unchanged, so both have the same scale. It is in
+    # the intermediate tensor _HIDDEN_SCALE, if there is one. The intermediate tensors 0 to 3 are
+    # for normalisation only.
     inner = hidden
     if len(operator.intermediates) > _HIDDEN_SCALE:
         inner = scope.graph.tensors[operator.intermediates[_HIDDEN_SCALE]]
@@ -87,7 +89,7 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
         _gate(scope, operator, number, source_tensor, hidden, source.channels, result.channels)
         for number in range(4)
     ]
-    # LiteRT calculates the scales of the hidden state in float32.
+    # LiteRT calculates the factor from products to the hidden state's codes in float32.
     q, shift = multiplier(to_single(2.0**-30 / inner.scale))
     for part, made in _sequences(scope, operator, source, result, 1 if time_major else 0):
         node = Lstm(
@@ -110,10 +112,10 @@ def translate_lstm(scope: Scope, operator: Operator) -> None:
 def _sequences(
     scope: Scope, operator: Operator, source: Value, result: Value, axis: int
 ) -> Iterator[tuple[Value, Value]]:
-    """Yield, for each sequence along `axis` of `source`, the sequence's value and a value for the
-    result.
+    """Yield a value with the inputs and a value for the results of each sequence.
 
-    After the last sequence, the results are joined to `result`.
+    The sequences follow each other along `axis` of `source`. After the last sequence, the values
+    for results, which the caller must make, are joined to `result`.
     """
     if source.shape[axis] == 1:
         yield source, result
@@ -169,9 +171,10 @@ def _sums(
     shape: tuple[int, int],
     bias: NDArray[np.int64],
 ) -> tuple[NDArray[np.int8], Requantisation]:
-    """Return an LSTM's weights, inputs x cells, and the requantisation of the sums of products.
+    """Return the `weights` of one gate, inputs x cells, and the requantisation of their products.
 
-    The weights are multiplied by the codes of `source`.
+    The weights are multiplied by the codes of `source`, and the sums get GATE_FRACTION fractional
+    bits.
     """
     need_type(what, weights, "int8")
     if weights.data is None or weights.shape != shape:

@@ -20,7 +20,9 @@ from systola.compiler.wide_weights import repeated, weight_parts
 
 
 def translate_batch_matmul(scope: Scope, operator: Operator) -> None:
-    """Translate BATCH_MATMUL of int8 by a constant: a product for each matrix of the constant."""
+    """Translate BATCH_MATMUL of an int8 value by a constant: each matrix of the constant becomes a
+    product of its own.
+    """
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
@@ -48,7 +50,7 @@ def translate_batch_matmul(scope: Scope, operator: Operator) -> None:
         raise ModelError(f"it makes shape {result.shape} of {source.shape} and {weights.shape}")
     if count > MOST_PARTS:
         raise ModelError(f"{count} matrices are not supported")
-    # LiteRT multiplies the two scales in float32.
+    # LiteRT rounds the product of the two scales to float32.
     product = to_single(source_tensor.scale * weights.scale)
     q, shift = multiplier(product / result_tensor.scale)
     rows = source.pixels // count

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of TensorFlow Lite's operators that only move elements."""
+"""The translation of TensorFlow Lite's operators that only move elements.
+
+The origin of a move is an array: for each element of the result, the position in the flattened
+source, or -1 for an element that the move fills in.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +43,7 @@ from systola.compiler.tflite.scope import (
 
 
 def translate_reshape(scope: Scope, operator: Operator) -> None:
-    """Translate RESHAPE, SQUEEZE and EXPAND_DIMS, of values of any type, to a change of shape."""
+    """Translate RESHAPE, SQUEEZE and EXPAND_DIMS, on any type, to a change of shape."""
     one_result(operator, 1)
     dtype = scope.tensor(operator, 0).dtype
     source, _ = scope.source(operator, dtype=dtype)
@@ -65,7 +69,7 @@ def translate_reshape(scope: Scope, operator: Operator) -> None:
 
 
 def add_view(scope: Scope, operator: Operator, source: Value, result: Value) -> None:
-    """Add an operation after which `result` has the elements of `source` in the same order."""
+    """Add an operation that gives `result` the elements of `source`, in the same order."""
     if math.prod(source.shape) != math.prod(result.shape):
         raise ModelError(f"it makes shape {result.shape} of shape {source.shape}")
     if source.dtype == "int8":
@@ -75,9 +79,10 @@ def add_view(scope: Scope, operator: Operator, source: Value, result: Value) -> 
 
 
 def _reshape_padded(scope: Scope, padded: Padded, source: Value, result: Value) -> None:
-    """Note in the scope that `result`, a reshaped `source`, is padded like `source`.
+    """Note in the scope that `result`, a reshaped `source`, has the padding of `source`.
 
-    Nothing is noted if the change of shape does more than add or remove dimensions of size 1.
+    A convolution after the reshape can then do this padding itself. Nothing is noted if the change
+    of shape does more than add or remove dimensions of size 1.
     """
     axes = [axis for axis, size in enumerate(source.shape) if size > 1]
     wide = [axis for axis, size in enumerate(result.shape) if size > 1]
@@ -92,7 +97,7 @@ def _reshape_padded(scope: Scope, padded: Padded, source: Value, result: Value) 
 
 
 def translate_move(scope: Scope, operator: Operator) -> None:
-    """Translate operators that only move elements, of values of any type."""
+    """Translate an operator that only moves elements, on values of any type."""
     position = source_position(operator)
     tensor = scope.tensor(operator, position)
     source, _ = scope.source(operator, position, tensor.dtype)
@@ -113,7 +118,7 @@ def translate_move(scope: Scope, operator: Operator) -> None:
             raise ModelError(f"its input is {tensor.dtype}, supported is int8")
         if math.prod(results[0][1].shape) > MOST_ELEMENTS:
             raise ModelError(f"a value of shape {results[0][1].shape} is not supported")
-        # LiteRT pads float32 with zeros; a scale and a zero point of such a tensor mean nothing.
+        # LiteRT pads float32 with 0.0, and ignores any zero point of the tensor, so `fill` stays 0.
         if tensor.dtype == "int8" or (len(tensor.scales) and tensor.dtype == "int16"):
             same_quantisation(tensor, results[0][1])
             fill = _fill(scope, operator, tensor.zero_point)
@@ -134,10 +139,10 @@ def translate_move(scope: Scope, operator: Operator) -> None:
 def add_move(
     scope: Scope, operator: Operator, source: Value, result: Value, origin: Positions, fill: int
 ) -> None:
-    """Add a move of elements from `source` to `result`.
+    """Add a move of elements from `source` to `result`, with `fill` where `origin` is -1.
 
-    The host may be needed for this move, or for the moves that made `source`. If so, all are joined
-    to one move, provided that the machine can do it.
+    The host may be needed for this move, or for an earlier move that led to `source`. Then the
+    single move that does the work of all is added instead, if the machine can do it.
     """
     items = moved(str(operator), source, result, origin, fill)
     if result.dtype == "int8":
@@ -157,15 +162,19 @@ def add_move(
 
 
 def _code_of_zero(numbers: NDArray[np.float32]) -> int | None:
-    """Return a code that stands for exactly 0 in `numbers`, or None if there is no such code."""
+    """Return a code that stands for +0.0, or None if there is no such code.
+
+    `numbers` has the float32 number of each code, from code -128 to code 127.
+    """
     codes = np.flatnonzero((numbers == 0) & ~np.signbit(numbers))
     return int(INT8[codes[0]]) if codes.size else None
 
 
 def _twin(scope: Scope, source: Value, result: Value) -> Value:
-    """Return a new value for the codes of `result`, a float32 value made by a move of `source`.
+    """Return a new int8 value for the codes of `result`, which a move made of `source`.
 
-    The scope then has this value as the codes of `result`.
+    Both are float32 values that stand for codes. The new value is noted in `scope.dequantised`; the
+    caller must add the operation that makes it.
     """
     twin = Value(f"{result.name} quantised", result.shape)
     scope.dequantised[result] = Dequantised(twin, scope.dequantised[source].numbers)
@@ -182,10 +191,10 @@ def _fill(scope: Scope, operator: Operator, zero_point: int) -> int:
 
 
 def _of_one_sample(scope: Scope, origin: Positions, size: int) -> Positions:
-    """Return the part of a move's origin for one sample, if the model's first dimension counts
-    samples.
+    """Return the origin of a move within one sample, where `origin` is for all samples together.
 
-    Raises ModelError if elements move from sample to sample.
+    `size` is the number of elements of the source, with all samples. Raises ModelError unless the
+    move is the same within each sample.
     """
     if scope.repeat == 1:
         return origin
@@ -199,7 +208,7 @@ def _of_one_sample(scope: Scope, origin: Positions, size: int) -> Positions:
 
 
 def translate_concatenation(scope: Scope, operator: Operator) -> None:
-    """Translate CONCATENATION of values with the same scale and zero point."""
+    """Translate CONCATENATION. Inputs of int8 must have the scale and zero point of the result."""
     if operator.options.get("FusedActivationFunction", "NONE") != "NONE":
         raise ModelError("a fused activation is not supported")
     result, _ = _joined_result(scope, operator)
@@ -217,7 +226,7 @@ def translate_concatenation(scope: Scope, operator: Operator) -> None:
 
 
 def translate_pack(scope: Scope, operator: Operator) -> None:
-    """Translate PACK to a concatenation along a new axis."""
+    """Translate PACK to a concatenation of its inputs along a new axis."""
     result, _ = _joined_result(scope, operator)
     axis = checked_axis(int(operator.options.get("Axis", 0)), len(result.shape))
     if axis == 0 and scope.repeat > 1:
@@ -243,7 +252,10 @@ def _joined_result(scope: Scope, operator: Operator) -> tuple[Value, str]:
 
 
 def _part(scope: Scope, operator: Operator, position: int) -> Value:
-    """Return an input of CONCATENATION or PACK as a value with the scale of the result."""
+    """Return input `position` of CONCATENATION or PACK as a value with the result's scale.
+
+    An int8 input must have this scale already, a uint8 input of CONCATENATION is converted.
+    """
     tensor = scope.tensor(operator, position)
     result_tensor = scope.graph.tensors[operator.outputs[0]]
     if result_tensor.dtype == "int8":
@@ -263,10 +275,10 @@ def _part(scope: Scope, operator: Operator, position: int) -> Value:
 def _rescaled(
     scope: Scope, operator: Operator, source: Value, tensor: Tensor, result_tensor: Tensor
 ) -> Value:
-    """Return a uint8 input of CONCATENATION with the scale of the result.
+    """Return `source`, a uint8 input of CONCATENATION, with the result's scale and zero point.
 
-    The arithmetic is LiteRT's, in reference_ops::ConcatenationWithScaling: float32, with halves
-    away from zero.
+    If its own differ, the host converts the codes by a table. The arithmetic is float32, with
+    halves rounded away from zero, as in LiteRT's reference_ops::ConcatenationWithScaling.
     """
     both = [(each.scales.tolist(), each.zero_points.tolist()) for each in (tensor, result_tensor)]
     if both[0] == both[1]:
@@ -282,7 +294,10 @@ def _rescaled(
 
 
 def join(scope: Scope, operator: Operator, parts: list[Value], result: Value, axis: int) -> None:
-    """Join values along an axis: on the machine if this takes few moves, else on the host."""
+    """Add operations that concatenate `parts` along `axis` to `result`.
+
+    The machine does it if it takes few moves, and if the values are int8. Otherwise the host does.
+    """
     outer = math.prod(result.shape[:axis])
     if result.dtype != "int8" or (outer * len(parts) > MOST_PARTS and axis < len(result.shape) - 1):
         scope.host(operator, Concatenate(axis), result, *parts)
@@ -292,7 +307,8 @@ def join(scope: Scope, operator: Operator, parts: list[Value], result: Value, ax
             Concatenation(operator=str(operator), result=result, parts=tuple(parts), axis=axis)
         )
         return
-    # Pixels of different parts take turns in the result, so each part is cut into `outer` pieces.
+    # In the result, pieces of the parts take turns. There is a turn for each index along the axes
+    # before `axis`, so each part is cut into `outer` pieces.
     pieces: list[Value] = []
     flat: list[Value] = []
     for part in parts:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of ARG_MAX and ARG_MIN."""
+"""The translation of ARG_MAX and ARG_MIN, which find the index of an extreme along an axis."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from systola.compiler.tflite.scope import Scope, one_result
 
 
 def translate_arg_extreme(scope: Scope, operator: Operator) -> None:
-    """Translate ARG_MAX and ARG_MIN of int8 to two pools, of float32 and uint8 to work of the host.
-    Axes that take too many moves are for the host, too.
+    """Translate ARG_MAX and ARG_MIN of int8 to two pools on the machine. For float32 and uint8, and
+    for axes along which the machine would need too many moves, they become work of the host.
     """
     one_result(operator, 2)
     tensor = scope.tensor(operator, 0)
@@ -47,7 +47,7 @@ def translate_arg_extreme(scope: Scope, operator: Operator) -> None:
 def _on_the_machine(
     operator: Operator, source: Value, result: Value, axis: int
 ) -> list[Item] | None:
-    """Return the operations of ARG_MAX or ARG_MIN on the machine, or None if the host is needed."""
+    """Return the operations for ARG_MAX or ARG_MIN of int8 on the machine, or None if it cannot."""
     shape = source.shape
     if math.prod(shape) > MOST_ELEMENTS:
         return None

@@ -37,9 +37,9 @@ from systola.compiler.tflite.translate_arithmetic import complement, with_invert
 from systola.compiler.tflite.translate_convolution import check_shape, read_window
 
 MAX_TAPS = 1 << 12
-"""Largest number of elements in a window of an averaging of uint8 or int16."""
+"""Largest number of elements in a window of AVERAGE_POOL_2D of uint8 or int16."""
 MAX_COUNT = 1 << 22
-"""Largest number of elements of a mean or sum, so that the sum stays within 32 bits."""
+"""Largest number of elements in one mean or sum of int8; any such sum is within 32 bits."""
 
 
 def translate_pool(scope: Scope, operator: Operator) -> None:
@@ -69,7 +69,10 @@ def translate_pool(scope: Scope, operator: Operator) -> None:
 
 
 def read_pool(operator: Operator, source: Value, result: Value) -> Window:
-    """Return the windows of a pooling; raise ModelError if its maps do not fit the windows."""
+    """Return the window of a pooling.
+
+    Raises ModelError if the shapes of `source` and `result` do not fit this window.
+    """
     check_maps(source, result)
     options = operator.options
     kernel = (int(options.get("FilterHeight", 0)), int(options.get("FilterWidth", 0)))
@@ -79,11 +82,10 @@ def read_pool(operator: Operator, source: Value, result: Value) -> Window:
 
 
 def _unsigned_averages(window: Window) -> tuple[Requantisation, ...]:
-    """Return the requantisations that average sums of 1, 2, ... codes of int8 as if they were
-    uint8.
+    """Return the requantisations from sums to averages; item i is for sums of i + 1 codes.
 
-    A bias adds 128 for each code, so halves are rounded as in sums of uint8, which are never below
-    0.
+    The codes are int8, but were uint8 in the file, where sums are never below 0. To round halves as
+    LiteRT does there, a bias adds 128 to the sum for each code.
     """
     taps = window.kernel[0] * window.kernel[1]
     if taps > MAX_TAPS:
@@ -95,7 +97,9 @@ def _unsigned_averages(window: Window) -> tuple[Requantisation, ...]:
 
 
 def translate_mean(scope: Scope, operator: Operator) -> None:
-    """Translate MEAN along any axes: along the channels to a product with ones, else to a pool."""
+    """Translate MEAN of int8 along any axes: to a convolution with weights of 1 if the channels are
+    among the axes, otherwise to a pool.
+    """
     source, source_tensor, result, result_tensor, axes = _reduction(scope, operator)
     count = _count(source, axes)
     if len(source_tensor.scales) or len(result_tensor.scales):
@@ -104,17 +108,19 @@ def translate_mean(scope: Scope, operator: Operator) -> None:
         zero_point = result_tensor.zero_point
         output = scalar_requantisation(q, shift, bias=bias, zero_point=zero_point)
     else:
-        # For tensors without scales, LiteRT multiplies the sums by 0, so all results are 0.
+        # If neither tensor has a scale, LiteRT multiplies the sums by 0, so all results are 0.
         output = scalar_requantisation(0, 0)
     total = _add_sum(scope, operator, source, axes, output, f"{result.name} kept")
     scope.add(Reshape(operator=str(operator), result=result, source=total))
 
 
 def translate_sum(scope: Scope, operator: Operator) -> None:
-    """Translate SUM between different scales in the same way as MEAN.
+    """Translate SUM to the same operations as MEAN, if the result has another scale or zero point
+    than the source.
 
-    LiteRT then takes all codes as uint8, even codes of int8, and does not change the zero points.
-    So codes of int8 get their sign bit inverted, before the sum and after it.
+    For such a SUM LiteRT takes the bytes of int8 codes as uint8, but keeps the zero points. So the
+    sign bit of int8 codes is inverted before the sum, and the sign bit of the results after it.
+    Raises ModelError if source and result have the same scale and zero point.
     """
     source, source_tensor, result, result_tensor, axes = _reduction(scope, operator)
     count = _count(source, axes)
@@ -139,7 +145,10 @@ def translate_sum(scope: Scope, operator: Operator) -> None:
 
 
 def _count(source: Value, axes: frozenset[int]) -> int:
-    """Return the number of elements of each mean or sum; raise ModelError if they are too many."""
+    """Return the number of elements of `source` in each mean or sum along `axes`.
+
+    Raises ModelError if there are more than MAX_COUNT.
+    """
     count = math.prod(source.shape[axis] for axis in axes)
     if count > MAX_COUNT:
         raise ModelError(f"a mean or sum of {count} elements is not supported")
@@ -154,7 +163,7 @@ def _add_sum(
     output: Requantisation,
     name: str,
 ) -> Value:
-    """Add the operation that sums `source` along `axes`, and return the requantised sums.
+    """Add an operation that sums `source` along `axes` and requantises the sums; return the result.
 
     The operation is a convolution with ones if the channels are among `axes`, else a pool.
     """
@@ -190,13 +199,14 @@ def _add_sum(
 
 
 def translate_reduce_extreme(scope: Scope, operator: Operator) -> None:
-    """Translate REDUCE_MAX and REDUCE_MIN along any axes to a pool."""
+    """Translate REDUCE_MAX and REDUCE_MIN of int8, along any axes, to a pool."""
     source, source_tensor, result, result_tensor, axes = _reduction(scope, operator)
     same_quantisation(source_tensor, result_tensor)
     last = len(source.shape) - 1
     if last in axes:
-        # If the channels are reduced, the last axis that is kept becomes the channels. If no axis
-        # is kept, there is one channel.
+        # A pool cannot reduce the channels, the last axis. So axes are transposed, and the last
+        # axis that is not reduced becomes the channels. If all axes are reduced, there is one
+        # channel.
         kept = [axis for axis in range(last) if axis not in axes]
         channels = kept[-1:]
         order = (*kept[:-1], *sorted(axes), *channels)
@@ -226,7 +236,7 @@ def translate_reduce_extreme(scope: Scope, operator: Operator) -> None:
 def _reduction(
     scope: Scope, operator: Operator
 ) -> tuple[Value, Tensor, Value, Tensor, frozenset[int]]:
-    """Return the source and the result of a reduction, each with its tensor, and the axes."""
+    """Return the source, its tensor, the result, its tensor, and the axes of a reduction."""
     one_result(operator, 2)
     source, source_tensor = scope.source(operator)
     result, result_tensor = scope.result(operator)
@@ -251,7 +261,10 @@ def _reduction(
 def _transposed(
     scope: Scope, operator: Operator, source: Value, order: Sequence[int], shape: tuple[int, ...]
 ) -> Value:
-    """Return `source` with its axes in another order, as a value of shape `shape`."""
+    """Add a move that transposes `source`, and return its result, of shape `shape`.
+
+    `order` has the axes of `source` in their new order.
+    """
     check_size(source)
     result = Value(f"{source.name} for {operator}", shape)
     positions = np.arange(source.pixels * source.channels).reshape(source.shape)
@@ -260,9 +273,10 @@ def _transposed(
 
 
 def _mean_multiplier(scale: float, count: int) -> tuple[int, int]:
-    """Return LiteRT's multiplier and shift of a mean, with the multiplier divided by `count`.
+    """Return the multiplier and shift by which LiteRT makes a mean of a sum of `count` codes.
 
-    Before the division LiteRT shifts the multiplier to the left by up to 32 bits, for precision.
+    They stand for scale / count. LiteRT divides the multiplier of `scale` by `count`, after a shift
+    to the left by up to 32 bits, for precision.
     """
     q, shift = multiplier(scale)
     bits = min(count.bit_length() - 1, 32, 31 + shift)
@@ -274,7 +288,11 @@ def _mean_multiplier(scale: float, count: int) -> tuple[int, int]:
 def _reduced_pixels(
     scope: Scope, operator: Operator, source: Value, axes: frozenset[int]
 ) -> tuple[Window, Value]:
-    """Return a window over the pixels that become one pixel, and the map under the window."""
+    """Return a window over all pixels that become one pixel, and `source` as a map for this window.
+
+    Elements along `axes` become one pixel, channels apart. The map is `source` itself, or made of
+    `source` by operations that are added to the scope.
+    """
     sizes = source.shape[:-1]
     along = [axis for axis, size in enumerate(sizes) if size > 1 and axis in axes]
     if not along:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation of RESIZE_BILINEAR, to the machine or, for sizes without exact weights, to the
-host.
+"""The translation of RESIZE_BILINEAR.
+
+Each pixel of the result is a weighted sum of pixels of the source. The machine takes sizes for
+which weights of 8 bits are exact (see `resized`), the host takes all others.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from systola.compiler.tflite.translate_convolution import check_shape
 
 
 def translate_resize_bilinear(scope: Scope, operator: Operator) -> None:
-    """Translate RESIZE_BILINEAR of int8; sizes without exact weights stay on the host."""
+    """Translate RESIZE_BILINEAR of int8 to the machine, or to the host for sizes that have no exact
+    weights of 8 bits.
+    """
     one_result(operator, 2)
     source, _ = scope.source(operator)
     result, _ = scope.result(operator)

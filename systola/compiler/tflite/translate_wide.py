@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The translation of operators on int16 with weights of int8, to the machine's 16-bit modes.
 
-The machine adds products in 32 bits, and LiteRT in 64, so a layer is refused if its sums could need
-more than 32 bits. The host clamps results if an activation is fused into the operator.
+The machine adds products in 32 bits, but LiteRT in 64. So a layer is refused if its sums could need
+more than 32 bits. The host splits int16 inputs into rows of low bytes and rows of high bytes, and
+joins such rows of results. While it joins them, it also clamps results if the operator has a fused
+activation.
 """
 
 from __future__ import annotations
@@ -50,16 +52,16 @@ from systola.compiler.tflite.translate_pooling import MAX_TAPS, read_pool
 from systola.compiler.tflite.wide_curves import WIDE_CURVES, curve_tables
 
 WIDE_ADD_BITS = 15
-"""Number of bits by which ADD and SUB of int16 shift their operands to the left first."""
+"""Number of bits by which LiteRT's ADD and SUB of int16 shift operands left before scaling them."""
 INT16 = np.iinfo(np.int16)
 _REDUCED_LIMIT, _REDUCED_MOST = 0x7FFF0000, 0x7FFF
-"""Least multiplier of 31 bits that LiteRT does not round to 15 bits, and the multiplier of 15 bits
-that replaces it.
+"""Limit from which a multiplier of 31 bits has no rounded form of 15 bits, and the multiplier of 15
+bits that LiteRT takes from this limit on.
 """
 
 
 def wide_fully_connected(scope: Scope, operator: Operator) -> None:
-    """Translate FULLY_CONNECTED of int16 to a product."""
+    """Translate FULLY_CONNECTED of int16 to a matrix product."""
     source, _, result, _ = _ends(scope, operator)
     weights = _weights(scope, operator, 2)
     assert weights.data is not None
@@ -71,7 +73,10 @@ def wide_fully_connected(scope: Scope, operator: Operator) -> None:
 
 
 def wide_convolution(scope: Scope, operator: Operator) -> None:
-    """Translate CONV_2D of int16 to a product, for which the host lays out the windows as rows."""
+    """Translate CONV_2D of int16 to a matrix product.
+
+    The host first lays out the elements of each window as a row of the matrix.
+    """
     source, _, result, _ = _ends(scope, operator)
     check_maps(source, result)
     weights = _weights(scope, operator, 4)
@@ -87,7 +92,10 @@ def wide_convolution(scope: Scope, operator: Operator) -> None:
 
 
 def wide_depthwise(scope: Scope, operator: Operator) -> None:
-    """Translate DEPTHWISE_CONV_2D of int16 to a full convolution with weights that are mostly 0."""
+    """Translate DEPTHWISE_CONV_2D of int16 like a full convolution.
+
+    A result channel has weights of 0 for all channels of the source but its own.
+    """
     source, _, result, _ = _ends(scope, operator)
     check_maps(source, result)
     weights = _weights(scope, operator, 4)
@@ -108,8 +116,9 @@ def wide_depthwise(scope: Scope, operator: Operator) -> None:
 
 
 def wide_transpose_conv(scope: Scope, operator: Operator) -> None:
-    """Translate TRANSPOSE_CONV of int16 to a convolution of the map with zeros between its
-    pixels.
+    """Translate TRANSPOSE_CONV of int16 to a convolution over the source, spread out with zeros.
+
+    The host puts in the zeros, and lays out the windows as rows of a matrix product.
     """
     one_result(operator, 3)
     source, _ = scope.source(operator, 2, "int16")
@@ -126,11 +135,12 @@ def wide_transpose_conv(scope: Scope, operator: Operator) -> None:
 
 
 def wide_average(scope: Scope, operator: Operator) -> None:
-    """Translate AVERAGE_POOL_2D of int16 to a product with ones; the host lays out the windows.
+    """Translate AVERAGE_POOL_2D of int16 to a matrix product with weights of 1.
 
-    The sum of a window, times a multiplier of 31 bits just above 1 / taps, is off by 2^-15 at most.
-    With up to MAX_TAPS taps, all averages other than halves are farther from a half, so they are
-    rounded correctly. For halves see `reciprocal`.
+    The host lays out the elements (taps) of each window as a row. The sum of a row, times a
+    multiplier of 31 bits just above 1 / taps, differs from the average by 2^-15 at most. An average
+    of up to MAX_TAPS taps is either a half or farther than this from a half, so it is rounded
+    correctly. `reciprocal` explains how halves are rounded.
     """
     one_result(operator, 1)
     _check_semantics(scope)
@@ -166,7 +176,7 @@ def wide_average(scope: Scope, operator: Operator) -> None:
 
 
 def wide_refused(scope: Scope, operator: Operator) -> None:
-    """Raise ModelError with the reason why the machine lacks the operator for int16."""
+    """Refuse an operator that the machine lacks for int16: raise ModelError with the reason."""
     if operator.kind == "MAX_POOL_2D":
         raise ModelError("the machine finds the largest of int8, not of int16")
     raise ModelError(
@@ -176,7 +186,7 @@ def wide_refused(scope: Scope, operator: Operator) -> None:
 
 
 def wide_binary(scope: Scope, operator: Operator) -> None:
-    """Translate ADD, SUB and MUL of int16 to Vector instructions."""
+    """Translate ADD, SUB and MUL of int16 to a Binary of int16, for the machine."""
     one_result(operator, 2)
     _check_semantics(scope)
     result, result_tensor = scope.result(operator, dtype="int16")
@@ -233,7 +243,10 @@ def wide_binary(scope: Scope, operator: Operator) -> None:
 
 
 def wide_curve(scope: Scope, operator: Operator) -> None:
-    """Translate functions of one element of int16 that LiteRT interpolates between 513 numbers."""
+    """Translate a function of one element of int16, one of WIDE_CURVES, to a Curve.
+
+    LiteRT has 513 numbers for such a function, and takes straight lines between them.
+    """
     one_result(operator, 1)
     _check_semantics(scope)
     source, source_tensor = scope.source(operator, dtype="int16")
@@ -263,11 +276,14 @@ WIDE_TRANSLATORS: Mapping[str, Callable[[Scope, Operator], None]] = {
     "AVERAGE_POOL_2D": wide_average,
     **dict.fromkeys(("LOGISTIC", "TANH", "MAX_POOL_2D"), wide_refused),
 }
-"""Translators of operators on int16, by the kind of operator."""
+"""Map from a kind of operator to its translator for int16."""
 
 
 def _powers_of_two(operator: Operator, tensors: tuple[Tensor, ...]) -> bool:
-    """Return whether LiteRT requantises by shifts alone, because all scales are powers of two."""
+    """Return whether LiteRT requantises by shifts alone.
+
+    This is so if all scales are powers of two, unless the option PotScaleInt16 forbids it.
+    """
     chosen = bool(operator.options.get("PotScaleInt16", True))
     return chosen and all(np.frexp(tensor.scale)[0] == 0.5 for tensor in tensors)
 
@@ -283,7 +299,7 @@ def _check_centred(tensor: Tensor) -> None:
 
 
 def _ends(scope: Scope, operator: Operator) -> tuple[Value, Tensor, Value, Tensor]:
-    """Return the source and the result of an operator with weights, each with its tensor."""
+    """Return the source, its tensor, the result and its tensor, of an operator with weights."""
     one_result(operator, 2)
     return (*scope.source(operator, 0, "int16"), *scope.result(operator, dtype="int16"))
 
@@ -298,7 +314,10 @@ def _weights(scope: Scope, operator: Operator, rank: int) -> Tensor:
 
 
 def _windows(scope: Scope, operator: Operator, source: Value, window: Window) -> Value:
-    """Return a value in which each row has the elements of one window of `source`."""
+    """Return a matrix, each row of which has the elements of one window of `source`.
+
+    A host stage makes it. If each window is a single pixel, in order, `source` itself is returned.
+    """
     each = Window(kernel=(1, 1), dilation=window.dilation, out=source.grid)
     if window == each:
         return source
@@ -313,9 +332,10 @@ def _windows(scope: Scope, operator: Operator, source: Value, window: Window) ->
 
 
 def _halves(scope: Scope, operator: Operator, source: Value, length: int) -> Value:
-    """Return a value of int16 in the machine's form, as bytes.
+    """Return the bytes of `source`, an int16 value, in the form that the machine takes.
 
-    For each `length` elements there is a row of low bytes and a row of high bytes.
+    For each `length` elements there is a row of low bytes, then a row of high bytes. A host stage
+    makes them, unless `scope.halves` has them already.
     """
     if (source, length) not in scope.halves:
         rows = source.pixels * source.channels // length
@@ -333,8 +353,10 @@ def _made(result: Value, length: int) -> Value:
 def _add_whole(
     scope: Scope, operator: Operator, made: Value, result: Value, tensor: Tensor
 ) -> None:
-    """Add the host stage that makes a result of int16 from the machine's rows of low and high
-    bytes.
+    """Add the host stage that makes `result`, an int16 value, from `made`.
+
+    `made` has the machine's rows of low and high bytes. The stage also applies the operator's fused
+    activation.
     """
     floor, ceiling = _limits(fused_activation(operator), tensor)
     scope.host(operator, Whole(floor, ceiling), result, made)
@@ -359,7 +381,12 @@ def _add_product(
     taps: int,
     source_position: int = 0,
 ) -> None:
-    """Add the product of the rows of `source` with the matrix `values`, elements x results."""
+    """Add the matrix product of the rows of `source` and `values`, and the host stages around it.
+
+    `values` has the weights, elements of a row x results. `weights` is their tensor in the file,
+    where the results are along `axis`. `taps` is the number of weights of a result that may be
+    other than 0.
+    """
     _check_semantics(scope)
     k, n = values.shape
     result, result_tensor = scope.result(operator, dtype="int16")
@@ -372,7 +399,7 @@ def _add_product(
     biases = np.zeros(n, np.int64)
     narrow = operator.options.get("QuantizedBiasType") == "INT32"
     if bias is not None:
-        # LiteRT's biases are int64, unless the option QuantizedBiasType is INT32.
+        # The option QuantizedBiasType chooses biases of int32, otherwise LiteRT takes int64.
         need_type("bias", bias, "int32" if narrow else "int64")
         if bias.data is None or bias.size != n:
             raise ModelError(f"its bias should have {n} values, not shape {bias.shape}")
@@ -383,7 +410,8 @@ def _add_product(
     scales = np.broadcast_to(
         source_tensor.scale * weights.channel_scales / result_tensor.scale, (n,)
     )
-    # LiteRT multiplies sums of FULLY_CONNECTED in float64, which only the host can do.
+    # LiteRT scales the sums of FULLY_CONNECTED in float64. Only the host can do this, so the
+    # machine returns the sums.
     sums = operator.kind == "FULLY_CONNECTED"
     pairs = [(0, 0) if sums else _multiplier(float(scale), narrow=narrow) for scale in scales]
     made = _made(result, n)
@@ -413,10 +441,10 @@ def _add_product(
 
 
 def _multiplier(scale: float, *, narrow: bool) -> tuple[int, int]:
-    """Return LiteRT's multiplier and shift for a scale, in the units of Layer.
+    """Return the multiplier and shift with which LiteRT multiplies sums by `scale`.
 
-    LiteRT's sums have 64 bits and multipliers 15 bits. With `narrow`, sums have 32 bits and
-    multipliers 31 bits.
+    They stand for multiplier * 2^(shift - 31), as in Layer. With `narrow`, LiteRT has sums of 32
+    bits and multipliers of 31. Otherwise it has sums of 64 bits and rounds multipliers to 15 bits.
     """
     q, shift = multiplier(scale)
     if narrow:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rewrite of networks of uint8, as converters wrote them until 2021, as networks of int8.
 
-All codes and zero points become less by 128, which changes no sum. The host converts inputs and
-outputs in the same way. Weights of uint8 may have a zero point, unlike other weights.
+All codes and zero points become less by 128. This changes no sum of products, as in these a zero
+point is subtracted from each code. The host converts the network's inputs to int8 and its outputs
+back to uint8. Weights that were uint8 may have a zero point, unlike other weights.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 from systola.compiler.tflite.graph import Graph, Operator, Tensor
 
 FLIP_SIGN = "FLIP_SIGN"
-"""Kind of an operator that converts inputs from uint8 to int8, and outputs back. Only this rewrite
-adds such operators.
+"""Kind of an operator that converts an input of the network from uint8 to int8, or an output from
+int8 to uint8. Only this rewrite adds such operators; no file has them.
 """
 _ALIKE = (
     "ADD",
@@ -33,12 +34,16 @@ _ALIKE = (
 )
 """Kinds of operators on uint8 that can become operators on int8.
 
-Either their arithmetic is the same for both types, or the translation looks at `Tensor.unsigned`.
+LiteRT's arithmetic for the other kinds differs between the types. If it differs for a kind in this
+list, the translation allows for it where `Tensor.unsigned` is True.
 """
 
 
 def without_unsigned(graph: Graph) -> Graph:
-    """Return `graph` with int8 instead of uint8, if all its operators on uint8 can become int8."""
+    """Return `graph` with int8 in place of uint8, and FLIP_SIGN at inputs and outputs.
+
+    Returns `graph` unchanged if one of its operators on uint8 cannot become an operator on int8.
+    """
     bytes_, touching = _touching(graph)
     if not touching or not all(_is_alike(graph, operator) for operator in touching):
         return graph
@@ -66,11 +71,11 @@ def without_unsigned(graph: Graph) -> Graph:
 
 
 def without_unlike(graph: Graph) -> tuple[Graph, list[Operator]]:
-    """Return `graph` without the operators that force all others to uint8, and a list of these
-    operators.
+    """Return `graph` without its unlike operators, and a list of the operators left out.
 
-    An operator on uint8 forces the others if it cannot become an operator on int8. The results of
-    an operator that is left out become inputs.
+    An operator on uint8 is unlike if it cannot become an operator on int8; then the whole graph
+    would have to stay uint8. The results of an operator that is left out become inputs. If all
+    operators on uint8 are unlike, `graph` is returned unchanged, with an empty list.
     """
     _, touching = _touching(graph)
     unlike = [operator for operator in touching if not _is_alike(graph, operator)]
@@ -82,9 +87,7 @@ def without_unlike(graph: Graph) -> tuple[Graph, list[Operator]]:
 
 
 def _touching(graph: Graph) -> tuple[set[int], list[Operator]]:
-    """Return the numbers of all tensors of uint8, and the operators that take or make such a
-    tensor.
-    """
+    """Return the numbers of all uint8 tensors, and the operators that take or make one of them."""
     bytes_ = {number for number, tensor in enumerate(graph.tensors) if tensor.dtype == "uint8"}
     return bytes_, [each for each in graph.operators if bytes_ & {*each.inputs, *each.outputs}]
 
@@ -92,8 +95,8 @@ def _touching(graph: Graph) -> tuple[set[int], list[Operator]]:
 def _is_alike(graph: Graph, operator: Operator) -> bool:
     """Return whether an operator on uint8 can become an operator on int8.
 
-    An operator with tensors of int8 besides cannot: LiteRT clamps the results to other codes, or
-    refuses the operator.
+    The operator's kind must be in _ALIKE, and it must have no int8 tensor. LiteRT refuses an
+    operator on both types, or clamps its results to other limits than if both were int8.
     """
     numbers = {*operator.inputs, *operator.outputs} - {-1}
     return operator.kind in _ALIKE and all(graph.tensors[n].dtype != "int8" for n in numbers)

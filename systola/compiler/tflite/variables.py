@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rewrite of variables, which keep a value from one sample to the next, as inputs and outputs.
 
-A network with variables has a second subgraph that gives the variables their first values.
-Operators of the first subgraph read a variable by a handle, a tensor that stands for the variable,
-and assign new values.
+A network with variables has a second subgraph that gives the variables their first values. In the
+first subgraph, VAR_HANDLE makes a handle, a tensor that stands for a variable. With a handle,
+READ_VARIABLE reads the variable, and ASSIGN_VARIABLE gives it a new value.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from systola.compiler.errors import ModelError, located
 from systola.compiler.tflite.graph import Graph, Operator, Tensor
 
 OPENING = "CALL_ONCE"
-"""Kind of the operator that runs, once, the subgraph with the variables' first values."""
+"""Kind of the operator that runs the subgraph with first values, before the first sample only."""
 _Name = tuple[Any, Any]
-"""Type of a variable's name: the name of a container, and a name in the container."""
+"""Type of a variable's name: a pair of a container's name and a name within this container."""
 
 
 def without_variables(graph: Graph, subgraph: Callable[[int], Graph]) -> Graph:
-    """Return `graph` with its variables as inputs and outputs, see Graph.first_values.
+    """Return `graph` with its variables as additional inputs and outputs.
 
-    `subgraph` returns another subgraph of the file by its number. Raises ModelError if a first
-    value is no constant, or if a variable has values of several shapes or scales.
+    The last inputs are the variables before a sample, the last outputs the variables after it.
+    `subgraph` returns the file's subgraph of a given number. Raises ModelError if a first value is
+    no constant, or if a variable has values of several shapes or scales.
     """
     rewriter = _Rewriter(graph, subgraph)
     for operator in graph.operators:
@@ -44,18 +45,26 @@ class _Rewriter:
         self._operators: list[Operator] = []
         self._first: dict[_Name, NDArray[Any]] = {}
         self._names: dict[int, _Name] = {}
-        """Name of each variable, by the number of the tensor that is the variable's handle."""
+        """Map from the number of a handle's tensor to the name of the variable."""
         self._before: dict[_Name, int] = {}
-        """Number of the tensor with the value of each variable before a sample."""
+        """Map from a variable's name to the number of the tensor with its value before a sample.
+
+        Variables that are never read before they are assigned are not in the map.
+        """
         self._now: dict[_Name, int] = {}
-        """Number of the tensor with the value of each variable after the operators taken so far."""
+        """Map from a variable's name to the number of the tensor with its present value, after the
+        operators taken so far.
+        """
         self._same: dict[int, int] = {}
-        """Number of the tensor that replaces the result of a READ_VARIABLE, by the number of this
-        result.
+        """Map from the tensor that a READ_VARIABLE makes to the tensor that replaces it, both by
+        number. The second tensor has the variable's present value.
         """
 
     def take(self, operator: Operator) -> None:
-        """Take the next operator of the network, in the order of execution."""
+        """Take the next operator of the network, in the order of execution.
+
+        An operator on variables is noted in the maps, any other operator is kept.
+        """
         inputs = tuple(self._same.get(number, number) for number in operator.inputs)
         match operator.kind:
             case "CALL_ONCE":
@@ -80,7 +89,8 @@ class _Rewriter:
     def result(self) -> Graph:
         """Return the network with its variables as inputs and outputs.
 
-        A variable that is always assigned before it is read needs no input and no output.
+        A variable that is assigned before it is first read gets no input and no output. No sample
+        needs the value that such a variable had after the sample before.
         """
         tensors, names = self._graph.tensors, tuple(self._before)
         for name in names:
@@ -109,7 +119,7 @@ class _Rewriter:
 
 
 def _first_values(graph: Graph) -> dict[_Name, NDArray[Any]]:
-    """Return the constants that a subgraph assigns to variables, by the variables' names."""
+    """Return a map from a variable's name to the constant that `graph` assigns to the variable."""
     names: dict[int, _Name] = {}
     values: dict[_Name, NDArray[Any]] = {}
     for operator in graph.operators:
@@ -133,7 +143,7 @@ def _name(operator: Operator) -> _Name:
 
 
 def _check_alike(one: Tensor, other: Tensor) -> None:
-    """Raise ModelError unless two values of a variable have the same type, shape and scale."""
+    """Raise ModelError unless both tensors have the same type, shape, scales and zero points."""
     if (
         (one.shape, one.dtype) != (other.shape, other.dtype)
         or not np.array_equal(one.scales, other.scales)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The 513 numbers between which LiteRT interpolates functions of int16: EXP, GELU and RSQRT.
 
-LOGISTIC and TANH of int16 are not among them: LiteRT takes these from 256 numbers of 16 bits.
+LOGISTIC and TANH of int16 are not here: LiteRT interpolates them between only 256 numbers, of 16
+bits.
 """
 
 from __future__ import annotations
@@ -20,21 +21,20 @@ _LEAST, _MOST = -(1 << 15), (1 << 15) - 1
 _CODES = np.float32(1 << 16)
 """Number of codes of int16.
 
-LiteRT divides this number by the distance from the least to the largest result, to get a factor
-from results to codes. The distance is one code less.
+LiteRT's factor from a real result to its code is this number, divided by the real range of the
+codes. The range is 65,535 times the scale, so the factor is slightly more than 1 / scale.
 """
 
 WIDE_CURVES = ("EXP", "GELU", "RSQRT")
-"""Kinds of operators on int16 that become the operation Curve."""
+"""Kinds of operators on int16 that become a Curve, with lines between 513 numbers."""
 
 Numbers = NDArray[np.float32]
 
 
 def curve_tables(operator: Operator, source: Tensor, result: Tensor) -> bytes:
-    """Return the tables of LiteRT's 513 numbers for an operator, in the format of Load_Table.
+    """Return LiteRT's 513 numbers for an operator, as tables in the format of Load_Table.
 
-    Raises ModelError if a number is over the range of float32, for which LiteRT's result is
-    undefined.
+    Raises ModelError if a number overflows float32, as LiteRT's result is then undefined.
     """
     entries = _entries(_function(operator, result), source.scale, result.scale)
     content = entries.astype("<i2").tobytes()
@@ -44,11 +44,11 @@ def curve_tables(operator: Operator, source: Tensor, result: Tensor) -> bytes:
 def _entries(
     function: Callable[[Numbers], Numbers], scale: float, made: float
 ) -> NDArray[np.int16]:
-    """Return the 513 numbers of a function, as codes; all arithmetic is in float32.
+    """Return the 513 numbers of `function` as codes of the result, calculated in float32.
 
-    `scale` is the scale of the source, and `made` the scale of the result. LiteRT interpolates by
-    straight lines. A number is the function at the start of a line, less half of the line's error
-    in its middle.
+    `scale` is the scale of the source, `made` the scale of the result. LiteRT takes 512 straight
+    lines between the numbers. In its middle, a line is off from the function. Half of this error is
+    subtracted from the function at the line's start, which gives the line's first number.
     """
     lines = CURVE_ENTRIES - 1
     low, high = (np.float32(scale) * np.float32(code) for code in (_LEAST, _MOST))
@@ -72,8 +72,9 @@ def _entries(
 
 
 def _rounded(x: Numbers) -> Numbers:
-    """Return each number rounded to a whole one, half away from zero."""
-    # The sum is in float64, as a sum in float32 would round numbers just below a half up.
+    """Return each number of `x` rounded to a whole number, halves away from zero."""
+    # In float32, adding 0.5 to a number just below a half may give a whole number, so the sum is in
+    # float64.
     exact = x.astype(np.float64)
     return np.copysign(np.floor(np.abs(exact) + 0.5), exact).astype(np.float32)
 
@@ -85,13 +86,13 @@ def _function(operator: Operator, result: Tensor) -> Callable[[Numbers], Numbers
         case "GELU":
             return gelu_tanh if operator.options.get("Approximate") else gelu
         case _:
-            # LiteRT gives the largest code for 0, and refuses numbers below 0.
+            # The kind is RSQRT. LiteRT gives the largest code for 0, and refuses numbers below 0.
             largest = np.float32(result.scale) * np.float32(_MOST)
             return lambda x: _inverse_root(x, largest)
 
 
 def _inverse_root(x: Numbers, otherwise: np.float32) -> Numbers:
-    """Return 1 / sqrt(x), or `otherwise` where x has no inverse root."""
+    """Return 1 / sqrt(x) for each element of `x` above 0, and `otherwise` for all others."""
     above = x > 0
     root: Numbers = np.sqrt(np.where(above, x, np.float32(1)))
     return np.where(above, np.float32(1) / root, otherwise).astype(np.float32)
