@@ -41,11 +41,13 @@ MACHINE = MachineDesign(CONFIG)
 _TOP, _BANK = "tpu", "tpu.core.unified_buffer.bank_0"
 FOUND = [
     *((_BANK, "macro", "write_data", 3, "inv"), (_BANK, "macro", "read_address", 0, "inv")),
-    *((_TOP, "registers", "irq", 0, "const0"), (_TOP, "registers", "read_answer", 1, "inv")),
-    *((_TOP, "registers", "host_base", 12, "inv"), (_TOP, "registers", "weight_base", 13, "inv")),
+    *((_TOP, "registers", "irq", 0, "const0"), (_TOP, "registers", "bus__rdata", 1, "inv")),
+    (_TOP, "registers", "windows__host_base", 12, "inv"),
+    (_TOP, "registers", "windows__weight_base", 13, "inv"),
     *((_TOP, "registers", "resume", 0, "const0"), (_TOP, "machine_control", "clear", 0, "const1")),
-    *((_TOP, "core", "program", 8, "inv"), (_TOP, "core", "halted", 0, "const0")),
-    *((_TOP, "core", "interrupt", 0, "const0"), (_TOP, "core", "tag", 3, "inv")),
+    *((_TOP, "core", "program", 8, "inv"), (_TOP, "core", "program_status__halted", 0, "const0")),
+    (_TOP, "core", "program_status__interrupt", 0, "const0"),
+    (_TOP, "core", "tag", 3, "inv"),
 ]
 """Faults that no regression may miss: module, cell, port, bit and mode."""
 HARMLESS = [(_TOP, "registers", "bus__awaddr", 0, "inv"), (_TOP, "core", "bus__bid", 0, "inv")]
@@ -218,7 +220,9 @@ def test_doubled():
 
 
 def test_only_those_with_a_verdict_count(tmp_path):
-    mutants = [at(number, _TOP, "core", "halted", 0, "inv") for number in (1, 2, 3, 4)]
+    mutants = [
+        at(number, _TOP, "core", "program_status__halted", 0, "inv") for number in (1, 2, 3, 4)
+    ]
     record = Record.of(tmp_path, mutants, "some")
     for number, how in ((1, "killed"), (2, "survived"), (3, "survived"), (4, "survived")):
         record.add(Verdict(number, how, "", 0.1), 5)
