@@ -71,9 +71,8 @@ def row_bits(config: Config) -> int:
 def parameter_space(config: Config) -> int:
     """Return the address of the first parameter entry in the address space of the interlocks.
 
-    This space has buffer lines from address 0, then the parameter entries, then the tables. Each
-    part begins at a multiple of a power of two that is larger than all of its numbers. So the low
-    bits of an address are the number of the line, entry or table.
+    This space has buffer lines, then the parameter entries, then the tables. Each part begins at a
+    multiple of a power of two, so the low bits of an address are the number of its line or entry.
     """
     room = 1 << bits_for(config.parameter_entries)
     return -(-config.buffer_lines // room) * room
@@ -87,10 +86,7 @@ def table_space(config: Config) -> int:
 
 
 def address_bits(config: Config) -> int:
-    """Return the width in bits of an address in the address space of the interlocks.
-
-    It is enough for the end of a region, too.
-    """
+    """Return the bits of an address, or of an end, in the address space of the interlocks."""
     return bits_for(table_space(config) + (1 << TABLE_BITS) - 1)
 
 
@@ -112,9 +108,8 @@ def width_bits(config: Config) -> int:
 def _position(config: Config) -> Position:
     """Return the layout of a place in a feature map.
 
-    A coordinate may be negative, as a window may begin before the map. A coordinate is so wide that
-    a step from the map leads at most into the upper half of its positive numbers. This half is
-    beyond any map.
+    A coordinate may be negative, as a window may begin before the map. A step from the map leads at
+    most into the upper half of its positive numbers, which is beyond any map.
     """
     return Position(
         line_bits=line_bits(config),
@@ -126,9 +121,9 @@ def _position(config: Config) -> Position:
 def matrix_walk(config: Config) -> Walk:
     """Return the layout of the walk of MatrixMultiply and Convolve.
 
-    Its counts are wide enough for results that fit into the accumulators. Levels are named after
-    their use in Convolve. MatrixMultiply has its vectors in level `oy`, and its tiles along K in
-    level `kx`. Level `ox` has the halves of int16 vectors, and `block` the halves of int16 weights.
+    Its counts suffice for results that fit into the accumulators. Levels have their names from
+    Convolve. MatrixMultiply has its vectors in `oy`, and its tiles along K in `kx`. The halves of
+    int16 vectors are in `ox`, and the halves of int16 weights in `block`.
     """
     line, rows = line_bits(config), row_bits(config)
     blocks = InstructionLayout(Opcode.CONVOLVE)["k_tiles"].width
@@ -156,9 +151,8 @@ def matrix_walk(config: Config) -> Walk:
 def vector_walk(config: Config) -> Walk:
     """Return the layout of the walk of the activation unit's instructions.
 
-    Its counts are wide enough for results that fit into the buffer. Levels are named after their
-    use in Depthwise. Vector has its vectors in level `ox`, and the halves of an int16 operand in
-    level `kx`.
+    Its counts suffice for results that fit into the buffer. Levels have their names from Depthwise.
+    Vector has its vectors in `ox`, and the halves of an int16 operand in `kx`.
     """
     line = line_bits(config)
     stride, dilation = _WINDOW["stride_x"].width, _WINDOW["dilation_x"].width
@@ -258,8 +252,7 @@ class WeightTransfer(data.StructLayout):
 class Tail(data.StructLayout):
     """The lines of a copy that have only `bytes` bytes.
 
-    With `every` = 0 all lines from `line` on have so few bytes. Else the last one of each `every`
-    lines has.
+    With `every` = 0 these are all lines from `line` on, else the last line of each `every`.
     """
 
     def __init__(self, *, config: Config):
@@ -333,8 +326,7 @@ class MatrixCommand(data.StructLayout):
     | `accumulator`                  | the first row of the accumulators |
     | `accumulate`                   | results are added to the old content of the rows |
     | `wide_vectors`, `wide_weights` | vectors and weights of int16 |
-    | `sequential`                   | lines are read in ascending order, for the last time in the
-                                       last iteration of level `n` (tiles along N) |
+    | `sequential`                   | lines are read in ascending order, last in the last `n` |
     | `bounded`                      | vectors outside the map consist of `fill` |
     | `height`                       | rows of the feature map |
     | `width`                        | columns of the feature map, in bytes if `packed` |
