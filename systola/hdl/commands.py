@@ -72,7 +72,7 @@ def parameter_space(config: Config) -> int:
     """Return the address of the first parameter entry in the address space of the interlocks.
 
     This space has buffer lines, then the parameter entries, then the tables. Each part begins at a
-    multiple of a power of two, so the low bits of an address are the number of its line or entry.
+    multiple of a power of two. So the low bits of an address are the number of its line or entry.
     """
     room = 1 << bits_for(config.parameter_entries)
     return -(-config.buffer_lines // room) * room

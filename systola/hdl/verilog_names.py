@@ -37,6 +37,11 @@ class _Bit(NamedTuple):
     place: int
 
 
+def instance_path(module: str) -> str:
+    """Return the path of the instance that a module of the Verilog is called after: `tpu.core`."""
+    return module.lstrip("\\").replace("__", ".")
+
+
 def readable(design: str) -> str:
     """Return a design in Yosys' own language in which modules and ports have plain names."""
     head, *modules = re.split(r"(?m)^(?=module )", design)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from systola.arch.pages import table
+from systola.hdl.verilog_names import instance_path
 
 CONSTANT, UNUSED = "constant", "unused"
 _NUMBER = re.compile(r"(?<=_)\d+(?=_|\b)|(?<=\[)\d+(?=\])")
@@ -54,7 +55,7 @@ def removed_registers(
             now = {bit for _, bit in same}
             if same and not now & kept:
                 reason = CONSTANT if now & {"0", "1"} else UNUSED
-                found[_general(module.replace("__", ".")), _general(same[0][0]), reason] += 1
+                found[_general(instance_path(module)), _general(same[0][0]), reason] += 1
     return [Removed(where, name, n, why) for (where, name, why), n in sorted(found.items())]
 
 

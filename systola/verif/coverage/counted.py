@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from systola.arch.config import Config
+from systola.hdl.verilog_names import instance_path
 from systola.sim.design import verilog_of
 from systola.sim.verilator import build_library
 from systola.verif.coverage.probes import with_probes
@@ -87,7 +88,7 @@ def modules_of(verilog: str) -> list[str]:
     modules, module = [""], ""
     for line in verilog.splitlines():
         if match := _MODULE.match(line):
-            module = match[1].lstrip("\\").replace("__", ".")
+            module = instance_path(match[1])
         modules.append(module)
     return modules
 
