@@ -91,8 +91,8 @@ class Writer:
                 "wide_vectors": wide_vectors,
                 "wide_weights": wide_weights,
             }
-            if config.training and random.random() < 0.5:
-                lines = k_tiles * n_tiles * (1 + wide_weights) * config.rows
+            lines = k_tiles * n_tiles * (1 + wide_weights) * config.rows
+            if config.training and lines <= config.buffer_lines and random.random() < 0.5:
                 found |= {"from_buffer": 1, "weights": fit(config.buffer_lines, lines)}
         elif opcode in TRAINING:
             found = self._training(opcode)
