@@ -17,7 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from systola.arch.isa import Function, Operation, Reduction, Rounding
+from systola.compiler.errors import ModelError
 from systola.compiler.layer import Layer
+
+MAX_ELEMENTS = 1 << 40
+"""Largest number of elements in a value; only damaged files have more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +36,11 @@ class Value:
     """Shape of the array for one sample."""
     dtype: str = "int8"
     """Type of the elements in numpy's spelling."""
+
+    def __post_init__(self) -> None:
+        """Raise ModelError for more elements than any file describes that is not damaged."""
+        if math.prod(self.shape) > MAX_ELEMENTS:
+            raise ModelError(f"'{self.name}' has too many elements: its shape is {self.shape}")
 
     @property
     def channels(self) -> int:

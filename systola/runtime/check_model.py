@@ -21,7 +21,6 @@ from systola.compiler.operations import Value
 from systola.compiler.program import HostMap, Program
 from systola.runtime.plain_data import DTYPES, DataError
 
-MAX_ELEMENTS = 1 << 40
 MAX_MACS = 1 << 62
 
 
@@ -156,6 +155,6 @@ def _are_places(numbers: NDArray[np.int64], size: int) -> bool:
 def _size(value: Value) -> int:
     """Return the number of elements of a value. Raises DataError for an impossible type or size."""
     size = math.prod(value.shape)
-    if value.dtype not in DTYPES or min(value.shape, default=1) < 1 or size > MAX_ELEMENTS:
+    if value.dtype not in DTYPES or min(value.shape, default=1) < 1:
         raise DataError(f"'{value.name}' is {value.dtype} of shape {value.shape}")
     return size

@@ -43,17 +43,16 @@ def pad_sequences(
         with np.errstate(invalid="raise"), warnings.catch_warnings():
             warnings.simplefilter("error", DeprecationWarning)
             rows = [np.asarray(each, dtype) for each in sequences]
-        lengths = [len(row) for row in rows]
-        shape = next((row.shape[1:] for row in rows if len(row)), ())
-        most = max(lengths, default=0) if maxlen is None else maxlen
-        found = np.full((len(rows), most, *shape), value, dtype)
+            shape = next((row.shape[1:] for row in rows if len(row)), ())
+            most = max(map(len, rows), default=0) if maxlen is None else maxlen
+            found = np.full((len(rows), most, *shape), value, dtype)
+            for into, row in zip(found, rows, strict=True):
+                if len(row) and row.shape[1:] != shape:
+                    other = shown(row.shape[1:])
+                    raise ValueError(f"an item has the shape {other}, another {shape}")
+                kept = row[:most] if keep_the_first else row[-most:]
+                if len(kept):
+                    into[slice(len(kept)) if at_the_end else slice(-len(kept), None)] = kept
     except (TypeError, ValueError, ArithmeticError, MemoryError, DeprecationWarning) as error:
         raise TrainingError(f"sequences cannot be padded: {error}") from None
-    for into, row in zip(found, rows, strict=True):
-        if not len(row):
-            continue
-        if row.shape[1:] != shape:
-            raise TrainingError(f"an item has the shape {shown(row.shape[1:])}, another {shape}")
-        kept = row[:most] if keep_the_first else row[-most:]
-        into[slice(len(kept)) if at_the_end else slice(most - len(kept), None)] = kept
     return found
