@@ -53,6 +53,7 @@ from systola.compiler.lower.pooling import PoolingStep
 from systola.compiler.lower.step import Step
 from systola.compiler.lower.vector import copy_step
 from systola.compiler.lower.waiting import Waiting, early_poolings
+from systola.compiler.lower.wide_product import LINES, columns_of
 from systola.compiler.operations import (
     Binary,
     Concatenation,
@@ -499,6 +500,8 @@ class Lowering:
             isinstance(node, WideProduct) and not node.sums
         ):
             self._elementwise(node, homes, target)
+        elif isinstance(node, WideProduct) and isinstance(target, HostView):
+            self._sums(node, homes[0], target)
         else:
             self._whole(node, homes, target)
 
@@ -583,6 +586,40 @@ class Lowering:
 
         self._in_bands(node, pixels, piece)
 
+    def _sums(self, node: WideProduct, source: Home, target: HostView) -> None:
+        """Append the steps for sums of int16 in host memory, in groups of blocks of channels.
+
+        A group takes all rows, so that each weight tile is loaded once. Rows are cut into bands if
+        a source in host memory takes more than half of the buffer, or if more parts are needed than
+        there are blocks.
+        """
+        channels, rows = target.channels, node.rows
+        parts, bands = self._spill.bands.get(node.result, 1), 1
+        if isinstance(source, HostView):
+            bands = tiles(2 * source.pixels * source.channels.blocks, self._config.buffer_lines)
+        bands = min(max(bands, tiles(parts, channels.blocks)), rows)
+        pieces: list[tuple[list[Step], list[Step]]] = []
+        for band in cut(rows, bands):
+            loads: list[Step] = []
+            first, count = LINES * band.first, LINES * band.count
+            here = source.part(first, count)
+            if isinstance(here, HostView):
+                here = self._loaded(node, here, loads)
+            for group in cut(channels.blocks, tiles(parts, bands)):
+                start = group.first * channels.block
+                stop = min(start + group.count * channels.block, channels.count)
+                view = target.cut(start, stop - start)
+                part = columns_of(node, slice(start, stop))
+                whole = view.part(0, 2 * count).whole_map(f"part of the result of {node.operator}")
+                work = self._steps(part, [here], whole)
+                for half in range(2):
+                    to = view.part(half * LINES * rows + first, count)
+                    made = whole.part(half * count, count)
+                    work.append(StoreStep(operator=node.operator, source=made, target=to))
+                pieces.append((loads, work))
+                loads = []
+        self._take_pieces(node, rows * channels.blocks, pieces)
+
     def _whole(self, node: Node, homes: list[Home], target: Home) -> None:
         """Append the steps for an operation that cannot be cut into bands.
 
@@ -608,14 +645,23 @@ class Lowering:
     ) -> None:
         """Append the steps for a result of `rows` rows, band by band.
 
-        `piece` returns two lists of steps for a band: loads of its inputs, and the work. The loads
-        of a band come before the work on the previous band.
+        `piece` returns two lists of steps for a band: loads of its inputs, and the work.
         """
-        pieces = [piece(band) for band in cut(rows, self._spill.bands.get(node.result, 1))]
+        bands = cut(rows, self._spill.bands.get(node.result, 1))
+        self._take_pieces(node, rows, [piece(band) for band in bands])
+
+    def _take_pieces(
+        self, node: Node, most: int, pieces: Sequence[tuple[list[Step], list[Step]]]
+    ) -> None:
+        """Append the steps of an operation in pieces, of which there may be `most`.
+
+        Each piece has two lists of steps: loads of its inputs, and the work. The loads of a piece
+        come before the work on the previous piece.
+        """
         steps = [step for loads, work in pieces for step in (*loads, *work)]
         for lines in {lines for step in steps for lines in (*step.reads, *step.writes)}:
             if lines not in self.values and lines.content is None:
-                self.bands[lines] = (node.result, rows)
+                self.bands[lines] = (node.result, most)
         self.steps += pieces[0][0]
         for number, (_, work) in enumerate(pieces):
             if number + 1 < len(pieces):

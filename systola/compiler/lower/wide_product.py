@@ -215,3 +215,16 @@ def wide_product_step(
         sums=node.sums,
         sum_entries=_sum_entries(config, node, target.channels),
     )
+
+
+def columns_of(node: WideProduct, channels: slice) -> WideProduct:
+    """Return the operation `node` for some channels of its result only.
+
+    The operation still has the whole result as its `result`.
+    """
+    bias, multiplier, shift = (
+        each[channels] if len(each) > 1 else each
+        for each in (node.output.bias, node.output.multiplier, node.output.shift)
+    )
+    output = replace(node.output, bias=bias, multiplier=multiplier, shift=shift)
+    return replace(node, weights=node.weights[:, channels], output=output)

@@ -354,8 +354,30 @@ def test_many_rows(kind: str) -> None:
         content = weighted(kind, rng, shape, (n, 1, 1, k), (1, 1, rows, n), strideH=1, strideW=1)
     else:
         rows = config.accumulator_rows + 9
-        shape = (rows, k)
-        content = weighted(kind, rng, shape, (n, k), (rows, n), keepNumDims=True)
+        shape = (1, rows, k)
+        content = weighted(kind, rng, shape, (n, k), (1, rows, n), keepNumDims=True)
+    check(content, samples(rng, (1, *shape)), machine="8x8")
+
+
+@pytest.mark.parametrize(
+    ("part", "k", "n"),
+    [
+        pytest.param(32, 9, 140, id="wide result"),
+        pytest.param(6, 17, 3, id="large source"),
+        pytest.param(8, 17, 25, id="both"),
+        pytest.param(3, 9, 9, id="a block of all rows is too large"),
+    ],
+)
+def test_sums_in_groups(part: int, k: int, n: int) -> None:
+    """Check a FULLY_CONNECTED of int16 whose vectors and sums are too many for the buffer.
+
+    It has a row for each `part` lines of the buffer. A vector of 8 channels takes two lines, and
+    its sums take four.
+    """
+    rng = np.random.default_rng(random_seed())
+    rows = preset("8x8").buffer_lines // part
+    shape, result = (1, rows, k), (1, rows, n)
+    content = weighted("FULLY_CONNECTED", rng, shape, (n, k), result, keepNumDims=True)
     check(content, samples(rng, (1, *shape)), machine="8x8")
 
 
