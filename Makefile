@@ -30,7 +30,7 @@ check-options = $(call stop-with,$(shell $(BIN)/tpu $1 --help 2>&1 >/dev/null))
 check-preset = $(if $(PRESET),$(call stop-with,$(shell \
 	$(BIN)/tpu info --preset '$(PRESET)' 2>&1 >/dev/null)))
 
-.PHONY: help setup lock demo demo-train test test-all test-budget testplan soak nightly sim xprop regress coverage mutate formal \
+.PHONY: help setup lock demo demo-sentences demo-train test test-all test-budget testplan soak nightly sim xprop regress coverage mutate formal \
 	formal-coverage arithmetic chain figures verilog bench bench-v1 bench-timeline bench-original bench-train whatif \
 	bench-energy lint format docs site synth synth-check synth-baseline asic asic-energy bitstream deliver wheel api clean
 
@@ -64,6 +64,19 @@ lock: ## Write the lock files again, with the versions they have where these fit
 
 demo: $(READY) ## Classify handwritten digits on the simulated machine
 	@$(BIN)/tpu demo
+
+SENTENCES := build/sentences
+demo-sentences: $(SENTENCES)/ready ## Find the sentence nearest to yours by a transformer on the machine [SENTENCE=]
+	@$(SENTENCES)/bin/python examples/sentences.py $(if $(SENTENCE),'$(SENTENCE)')
+
+# An environment of its own, as PyTorch's converter asks for older packages than the tests. Without checksums, unlike
+# all else that is installed: PyTorch has another file for each kind of computer.
+$(SENTENCES)/ready: pyproject.toml
+	@echo 'Installing PyTorch, its converter to .tflite and MiniLM in $(SENTENCES): some minutes, once.'
+	@python3 -m venv $(SENTENCES)
+	@$(SENTENCES)/bin/pip install -qq --disable-pip-version-check torch==2.13.0
+	@$(SENTENCES)/bin/pip install -qq --disable-pip-version-check --editable '.[quantize,sentences]'
+	@touch $@
 
 demo-train: $(READY) ## Train on the digits on the simulated machine, beside float32
 	@$(BIN)/python -m systola.verif.training.curves --backend rtl --draw build/training.svg

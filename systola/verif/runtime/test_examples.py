@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import re
 import runpy
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,11 @@ from systola.verif.kit.images import parameter_entry
 FOLDER = ROOT / "examples"
 SCRIPTS = sorted(
     # Other tests run the other scripts. verif/training/test_tutorials.py runs tutorial_*.py, and
-    # verif/cli/test_networks_page.py runs digits_*.py, which need Keras and PyTorch.
+    # verif/cli/test_networks_page.py runs digits_*.py, which need Keras and PyTorch. The script
+    # sentences.py needs more libraries, too.
     path
     for path in FOLDER.glob("*.py")
-    if not path.stem.startswith(("tutorial_", "digits_"))
+    if not path.stem.startswith(("tutorial_", "digits_", "sentences"))
 )
 SAYS = {
     "matrix_product": "every byte equals numpy",
@@ -45,6 +48,29 @@ def test_scripts(
     monkeypatch.setattr("sys.argv", [str(path), backend])
     runpy.run_path(str(path), run_name="__main__")
     assert SAYS[path.stem] in capsys.readouterr().out
+
+
+@pytest.mark.thorough
+def test_sentences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Check that the machine finds the sentence that the float transformer finds.
+
+    Without a library that it needs, the script says what to install.
+    """
+    monkeypatch.setattr("sys.argv", ["sentences.py", "Numbers go through a processor.", "iss"])
+    monkeypatch.chdir(tmp_path)
+    if not find_spec("litert_torch"):
+        with pytest.raises(SystemExit, match="or make demo-sentences"):
+            runpy.run_path(str(FOLDER / "sentences.py"), run_name="__main__")
+        return
+    runpy.run_path(str(FOLDER / "sentences.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    rows = re.findall(r"^ ?(-?[\d.]+) +(-?[\d.]+)  ([A-Z].*)$", printed, re.MULTILINE)
+    assert rows[0][2] == "Chips multiply matrices of numbers."
+    assert all(abs(float(found) - float(expected)) < 0.05 for found, expected, _ in rows)
+    (cosine,) = re.findall(r"float network's: ([\d.]+)", printed)
+    assert float(cosine) >= 0.995
 
 
 def test_ties(monkeypatch: pytest.MonkeyPatch) -> None:
