@@ -221,6 +221,25 @@ class Product(Node):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class CalculatedProduct(Node):
+    """An operation that multiplies two calculated matrices of int8: the source by `matrix`.
+
+    The matrix has a pixel for each element of a row of the source. Its zero point is subtracted
+    from each code before codes are multiplied, as the zero point of the source is.
+    """
+
+    source: Value
+    matrix: Value
+    zero_points: tuple[int, int]
+    """Zero points of the source and of the matrix."""
+    output: Requantisation
+
+    @property
+    def sources(self) -> tuple[Value, ...]:
+        return (self.source, self.matrix)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class WideProduct(Node):
     """An operation that multiplies rows of int16 by a matrix of int8, to rows of int16.
 
@@ -519,6 +538,8 @@ def node_macs(node: Node) -> int:
             return node.weights.size * node.result.pixels if node.counts else 0
         case Product():
             return node.layer.weights.size * node.result.pixels
+        case CalculatedProduct():
+            return node.source.channels * node.result.channels * node.result.pixels
         case WideProduct():
             return node.taps * node.result.channels * node.rows
         case Lstm():

@@ -15,6 +15,7 @@ from systola.compiler.host_stage import Concatenate, HostStage
 from systola.compiler.moves import repacked
 from systola.compiler.operations import (
     Binary,
+    CalculatedProduct,
     Concatenation,
     Convolution,
     Curve,
@@ -137,6 +138,8 @@ def _with_sources(node: Node, values: Mapping[Value, Value]) -> Node:
             | Reshape()
         ):
             return replace(node, source=values[node.source])
+        case CalculatedProduct():
+            return replace(node, source=values[node.source], matrix=values[node.matrix])
         case Binary():
             a = values[node.a] if isinstance(node.a, Value) else node.a
             b = values[node.b] if isinstance(node.b, Value) else node.b

@@ -40,6 +40,10 @@ class _Use:
     count: int
 
 
+class _EmptyQueue:
+    """A mark in the body of a program: no tiles are in the weight queue at this place."""
+
+
 _WINDOW_WORDS: Mapping[str, str] = {
     "height": "rows of its map",
     "width": "columns of its map",
@@ -106,7 +110,7 @@ class Emitter:
         self._data = bytearray()
         self._stored: dict[bytes, int] = {}
         self._front: list[bytes] = []
-        self._body: list[bytes | _Use] = []
+        self._body: list[bytes | _Use | _EmptyQueue] = []
         self._open_loops = 0
         self._weights: list[NDArray[np.uint8]] = []
         self._tiles = 0
@@ -292,6 +296,14 @@ class Emitter:
         """Note that the next instruction takes `count` weight tiles from tile `first` on."""
         self._body.append(_Use(first, count))
 
+    def empty_queue(self) -> None:
+        """Note that no tiles are in the weight queue at this place: reads of later tiles come after
+        it.
+
+        Instructions that take weights from the buffer stand between two such places.
+        """
+        self._body.append(_EmptyQueue())
+
     def accumulators(self, rows: int) -> int:
         """Reserve `rows` accumulator rows, and return the first of them.
 
@@ -444,8 +456,11 @@ class Emitter:
         result: list[bytes] = []
         straight: list[bytes | _Use] = []
         for item in self._body:
-            straight.append(item)
-            if isinstance(item, bytes) and item[0] in (Opcode.LOOP, Opcode.END_LOOP):
+            ends = isinstance(item, _EmptyQueue)
+            if not isinstance(item, _EmptyQueue):
+                straight.append(item)
+                ends = isinstance(item, bytes) and item[0] in (Opcode.LOOP, Opcode.END_LOOP)
+            if ends:
                 result += self._straight_with_reads(straight)
                 straight = []
         return result + self._straight_with_reads(straight)

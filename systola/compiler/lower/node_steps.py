@@ -7,6 +7,7 @@ from systola.arch.config import Config
 from systola.compiler.errors import CompileError
 from systola.compiler.lower.batch_rows import by_sample, window_by_sample
 from systola.compiler.lower.beside import beside_step
+from systola.compiler.lower.calculated_product import calculated_product_steps
 from systola.compiler.lower.convolution import convolution_step, product_step
 from systola.compiler.lower.depthwise import depthwise_steps
 from systola.compiler.lower.feature_map import FeatureMap, Lines
@@ -17,6 +18,7 @@ from systola.compiler.lower.vector import binary_steps, constant_map, curve_step
 from systola.compiler.lower.wide_product import wide_product_step
 from systola.compiler.operations import (
     Binary,
+    CalculatedProduct,
     Convolution,
     Curve,
     DepthwiseConvolution,
@@ -65,6 +67,8 @@ def node_steps(
             ]
         case Product():
             return [product_step(config, node, sources[0], target, samples)]
+        case CalculatedProduct():
+            return calculated_product_steps(config, node, sources, target)
         case WideProduct():
             return [wide_product_step(config, node, sources[0], target)]
         case DepthwiseConvolution():
