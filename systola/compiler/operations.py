@@ -40,7 +40,7 @@ class Value:
     def __post_init__(self) -> None:
         """Raise ModelError for more elements than any file describes that is not damaged."""
         if math.prod(self.shape) > MAX_ELEMENTS:
-            raise ModelError(f"'{self.name}' has too many elements: its shape is {self.shape}")
+            raise ModelError(f"'{self.name}': so large a shape is not supported: {self.shape}")
 
     @property
     def channels(self) -> int:
