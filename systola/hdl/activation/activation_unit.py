@@ -139,6 +139,7 @@ class ActivationUnit(wiring.Component):
         meeting = scaled_sums[SLOT_DISTANCE + 1 - 2 * self._config.columns_per_lane :]
         step, offered, done = self._step(m, interlock, meeting.any())
         vector_issues = Signal()
+        self._entry_done = Signal()  # a partition has written its entry
         if self._config.wide:
             self._wait_for_gates(m, command, elements_scaled, vector_issues)
         m.d.sync += scaled_sums.eq(Cat(vector_issues & elements_scaled, scaled_sums))
@@ -153,7 +154,11 @@ class ActivationUnit(wiring.Component):
 
         lanes = self._place_lanes(m, command)
         if self._config.attention:
-            m.d.comb += lanes.gathers.eq(offered & command.gathers & (step.phase == Phase.ELEMENTS))
+            m.d.comb += [
+                lanes.gathers.eq(offered & command.gathers & (step.phase == Phase.ELEMENTS)),
+                lanes.vector.partition.eq(command.partition),
+                self._entry_done.eq(lanes.entry_done),
+            ]
         self._control_line(m, lanes.line, command, step, offered, elements_scaled)
         instruction_number = Signal(range(INSTRUCTIONS))
         with m.If(instruction_ends):
@@ -215,15 +220,22 @@ class ActivationUnit(wiring.Component):
         inverts = (command.function == Function.EXP) & (command.table > TANH_INTEGER_BITS)
         queue = m.submodules.gate_queue = GateQueue(turns=self._config.columns_per_lane)
         hold_all: Value = queue.hold_all
+        hold_issue: Value = queue.hold_issue
         if self._config.attention:
             hold_all |= self._awaits_tables(m, command, vector_issues)
+            # Vectors leave the lanes in their order. So no vector is issued from the issue of a
+            # partition until its entry is written.
+            partition_ends, entry_due = self._entry_done, Signal()
+            issues_partition = vector_issues & command.partition
+            m.d.sync += entry_due.eq(issues_partition | (entry_due & ~partition_ends))
+            hold_issue |= entry_due
         m.d.comb += [
             queue.gate.eq(is_gate(command.function)),
             queue.sums_lines.eq(~from_accumulators),
             queue.alone.eq(elements_scaled | (inverts if self._config.training else 0)),
             queue.issues.eq(vector_issues),
             self._hold_all.eq(hold_all),
-            self._hold_issue.eq(queue.hold_issue),
+            self._hold_issue.eq(hold_issue),
         ]
         if self._shared:
             m.d.comb += queue.turn.eq(self._column_turn)
@@ -411,7 +423,9 @@ class ActivationUnit(wiring.Component):
         no_product = ~taken | elements_scaled
         keeps: Value = in_elements | (divides & ~step.low)
         zero_a: Value = scale.zero_a
+        begins = Mux(is_vector, in_elements | multiplies, step.begins)
         if self._config.attention:
+            begins = Mux(command.partition, step.begins, begins)
             no_product |= command.gathers
             # A `relative` command keeps a line in the phase TAPS, with `zero_a` added to each byte.
             # Later each lane subtracts its kept number from each element.
@@ -452,7 +466,7 @@ class ActivationUnit(wiring.Component):
             control.summing.update.eq(
                 taken & ~step.low & (in_operand | (in_elements & ~multiplies))
             ),
-            control.summing.first.eq(Mux(is_vector, in_elements | multiplies, step.begins)),
+            control.summing.first.eq(begins),
             control.summing.scaled.eq(taken & step.scales),
             control.summing.halved.eq(taken & step.halves),
             control.summing.maximum.eq(command.maximum),

@@ -17,7 +17,7 @@ from systola.hdl.commands import (
     table_space,
 )
 from systola.hdl.control.activate_decoder import ActivateDecoder
-from systola.hdl.control.checks import Found, tables_used, times
+from systola.hdl.control.checks import Found, partitions, tables_used, times
 from systola.hdl.control.decoded import Decoded
 from systola.hdl.control.hazards import LOADS, STORES, groups_of
 from systola.hdl.control.link_decoder import LinkDecoder
@@ -149,9 +149,17 @@ class DecodedFields(wiring.Component):
             (Opcode.ACTIVATE, tables_used(config, Opcode.ACTIVATE, activate)),
             (Opcode.VECTOR, tables_used(config, Opcode.VECTOR, vector)),
         )
+        base, end = shown.buffer.base, shown.buffer.end
+        if config.attention:
+            is_partition = self._chosen((Opcode.VECTOR, partitions(vector)))
+            space |= Mux(is_partition, entries, 0)
+            base, end = (
+                Mux(is_partition, shown.parameter[name], shown.buffer[name])
+                for name in ("base", "end")
+            )
         m.d.comb += [
-            out.buffer.base.eq(shown.buffer.base | space),
-            out.buffer.end.eq(shown.buffer.end | space),
+            out.buffer.base.eq(base | space),
+            out.buffer.end.eq(end | space),
             out.parameters.base.eq(shown.parameter.base | entries),
             out.parameters.end.eq(shown.parameter.end | entries),
             out.table.base.eq(looked_up | tables),

@@ -30,6 +30,7 @@ from systola.hdl.control.hazards import (
     SENDING,
     STORES,
     TOUCHES,
+    conflicts_of,
     groups_of,
     list_bits,
     list_of,
@@ -86,7 +87,8 @@ class Scoreboard(wiring.Component):
     | `matrix_summing` | MatrixMultiply, Convolve: their rows | the last row is announced |
     | `activate_reading` | Activate, Measure: their accumulator rows | the last row is read |
     | `activate_operands` | activation unit without Activate: buffer lines | the last line is read |
-    | `activate_writing` | activation unit: results, parameters, tables | last line announced |
+    | `activate_writing` | activation unit: results, parameters, tables | last line announced, or
+                           the entry of a partition written |
     | `host_writing` | writes to host memory | the last write is acknowledged |
 
     With links there is also a queue for each part of the link unit. Each part has a port of
@@ -311,12 +313,13 @@ class Scoreboard(wiring.Component):
         copies = Signal(name=f"{scan_name}_are_copies")
         m.d.sync += copies.eq(is_one_of(decoded.kind, *READS, *LOADS, *STORES))
         met: dict[tuple[str, str], Signal] = {}
-        for pair in dict.fromkeys(pair for mask in masks for pair in CONFLICTS[mask]):
+        conflicts = {mask: conflicts_of(mask, self._config) for mask in masks}
+        for pair in dict.fromkeys(pair for mask in masks for pair in conflicts[mask]):
             met[pair] = Signal(name="{}_meets_{}".format(*pair))
             m.d.sync += met[pair].eq(self._meet(*pair, decoded[pair[0]], scan.entry[pair[1]]))
         for mask in masks:
             m.d.comb += scan.conflicts[mask].eq(
-                Cat(met[pair] & (copies | (pair[0] != "host")) for pair in CONFLICTS[mask]).any()
+                Cat(met[pair] & (copies | (pair[0] != "host")) for pair in conflicts[mask]).any()
             )
         return scan
 

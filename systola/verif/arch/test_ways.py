@@ -27,9 +27,16 @@ from systola.arch.isa import (
     fields,
     way_of,
 )
-from systola.golden.ranges import accesses, host_bytes, parameter_entries
+from systola.golden.ranges import accesses, host_bytes, is_partition, parameter_entries
 from systola.golden.window import Window
-from systola.hdl.control.hazards import COMPLETES, CONFLICTS, LINK_MASKS, MASKS, groups_of, list_of
+from systola.hdl.control.hazards import (
+    COMPLETES,
+    LINK_MASKS,
+    MASKS,
+    conflicts_of,
+    groups_of,
+    list_of,
+)
 from systola.verif.kit.seeds import case_seed
 from systola.verif.units.control.scoreboard_model import LISTS, QUEUE
 
@@ -138,7 +145,12 @@ def test_parts_of_memories_are_those_of_the_golden_model(entry: Instruction) -> 
             model.add((memory, access.region, access.writes))
         if Memory.PARAMETERS in written | read:
             entries = parameter_entries(entry.opcode, at, WINDOW)
-            model.add((Memory.PARAMETERS, entries, Memory.PARAMETERS in written))
+            if Memory.PARAMETERS in read:
+                model.add((Memory.PARAMETERS, entries, False))
+            if entry.opcode is Opcode.LOAD_PARAMETERS or (
+                entry.opcode is Opcode.VECTOR and is_partition(at["accumulate"], at["wide"])
+            ):
+                model.add((Memory.PARAMETERS, entries, True))
         if Memory.HOST in written | read:
             model.add((Memory.HOST, host_bytes(entry.opcode, at, CONFIG), Memory.HOST in written))
         named = set[tuple[Memory, range, bool]]()
@@ -192,7 +204,8 @@ def test_what_must_not_meet_is_compared(younger: Instruction) -> None:
     each such pair of regions, a mask of the younger instruction's queue must compare the pair. The
     mask must be for a list that the older instruction is in.
     """
-    groups = groups_of(preset("small-training-links"))
+    config = preset("small-training-links-attention")
+    groups = groups_of(config)
     masks = MASKS | LINK_MASKS
     for group, older in product(groups, INSTRUCTIONS):
         if younger.opcode not in group.opcodes:
@@ -208,5 +221,6 @@ def test_what_must_not_meet_is_compared(younger: Instruction) -> None:
                 continue
             pair = region(younger, one), region(older, other)
             assert any(
-                list_of(mask) in lists and pair in CONFLICTS[mask] for mask in masks[group.queue]
+                list_of(mask) in lists and pair in conflicts_of(mask, config)
+                for mask in masks[group.queue]
             ), (group.queue, younger.mnemonic, one.base, older.mnemonic, other.base)

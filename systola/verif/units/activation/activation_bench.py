@@ -226,6 +226,8 @@ class Surroundings(Bench):
             {e.number for e in own if not lines.isdisjoint(range(e.base, e.end))}
             for lines in (job.reads(), job.operands())
         ]
+        entries = [parameter_space(self.config) + entry for entry in sorted(set(job.entries()))]
+        writers[1] |= {e.number for e in own if not {*range(e.base, e.end)}.isdisjoint(entries)}
         reads = job.reads() | job.operands()
         awaits = writers[0] | writers[1]
         run = Run(
@@ -240,14 +242,13 @@ class Surroundings(Bench):
             counts=job.steps(self.config),
         )
         lines = job.writes()
+        writes = entries if job.is_partition else lines
         targets = {
             "matrix_summing": [],
             "matrix_reading": [lines],
             "host_writing": [lines],
-            "host_reading": [lines, sorted(reads)],
-            "loading": [
-                [parameter_space(self.config) + entry for entry in sorted(set(run.entries))]
-            ],
+            "host_reading": [writes, sorted(reads)],
+            "loading": [entries],
         }
         if job.opcode == Opcode.ACTIVATE:
             first = job.fields["accumulator"]
@@ -272,7 +273,7 @@ class Surroundings(Bench):
         golden.set_config_scale(**job.scale)
         getattr(golden, job.opcode.name.lower())(**job.fields)
         self.pending += [(line, _number(golden.buffer[line])) for line in lines]
-        own.take(Entry(next(self.numbers), lines[0], lines[-1] + 1))
+        own.take(Entry(next(self.numbers), writes[0], writes[-1] + 1))
         self.runs.append(run)
         return run
 
@@ -380,6 +381,8 @@ class Surroundings(Bench):
                 assert row == job.fields["accumulator"] + vector
                 self.expect("activate_reading__advance_to", row + 1)
             target = job.destination + vector * (1 + job.wide)
+            if job.is_partition:
+                target = parameter_space(self.config) + run.entries[0]
             for name in ("matrix_reading", "host_writing", "host_reading"):
                 if job.wide:
                     assert not any(entry.number in run.awaits for entry in lists[name])
@@ -409,8 +412,8 @@ class Surroundings(Bench):
         if advances:
             own.advance(advance_to)
             self.announced.append((self.now, advance_to, retires))
-        else:
-            assert not retires
+        else:  # a partition ends without the announcement of a line
+            assert not retires or own[0].base >= parameter_space(self.config)
         if retires:
             own.retire()
 
@@ -425,9 +428,9 @@ class Surroundings(Bench):
         self.written.append(self.now)
 
     async def finish(self, jobs: list[Job]) -> None:
-        """Wait until the last line is written, and check all announcements."""
+        """Wait until all jobs have left their list, and check all announcements."""
         for _ in range(200):
-            if not self.pending:
+            if not self.pending and not self.lists["activate_writing"]:
                 break
             await self.step()
         assert not self.pending, "lines that are never written"

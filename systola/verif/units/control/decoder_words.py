@@ -196,7 +196,9 @@ class Writer:
         sums = operation == Operation.ADD and not wide_operands
         if config.attention and (operation == Operation.COPY or sums) and self._flag(True):
             table = self.random.randint(0, config.tables - LONG_TABLES)
-            return {**found, "function": Function.QUOTIENT, "table": table}
+            found = {**found, "function": Function.QUOTIENT, "table": table}
+            partition = {"accumulate": 1, "wide": 0}
+            return found | (partition if sums and self._flag(True) else {})
         return found
 
     def _place(self, *sizes: int) -> list[int]:
