@@ -342,7 +342,6 @@ class ActivationUnit:
         times, span = self._run(work, needed, issued)
         self._entry_done = float(times[-1]) + latency
         self._read_lines(source, operand, float(times[-1]) + 1)
-        entries.written[entry] = span.end
         self._use_entries(entry, 1, span.end)
         self._use_table(operands, span.end)
         return span

@@ -29,6 +29,7 @@ from systola.hdl.control.hazards import masks_of
 from systola.hdl.control.signatures import list_signature, queue_signature
 from systola.hdl.parts.in_flight import kept
 from systola.hdl.parts.interlock import Interlock
+from systola.hdl.parts.promise import promised
 from systola.hdl.ports import (
     AccumulatorReadSignature,
     BufferReadSignature,
@@ -141,7 +142,7 @@ class ActivationUnit(wiring.Component):
         vector_issues = Signal()
         self._entry_done = Signal()  # a partition has written its entry
         if self._config.wide:
-            self._wait_for_gates(m, command, elements_scaled, vector_issues)
+            self._wait_for_gates(m, platform, command, elements_scaled, vector_issues)
         m.d.sync += scaled_sums.eq(Cat(vector_issues & elements_scaled, scaled_sums))
         m.d.comb += [vector_issues.eq(done & step.final), instruction_ends.eq(done & step.ends)]
         m.d.sync += [
@@ -213,9 +214,14 @@ class ActivationUnit(wiring.Component):
         return command
 
     def _wait_for_gates(
-        self, m: Module, command: data.View, elements_scaled: Signal, vector_issues: Signal
+        self,
+        m: Module,
+        platform: object,
+        command: data.View,
+        elements_scaled: Signal,
+        vector_issues: Signal,
     ) -> None:
-        """Hold steps that need a multiplier or table which results of older vectors still use."""
+        """Hold steps that need a multiplier, table or entry which older vectors still use."""
         from_accumulators = command.source == Source.ACCUMULATORS
         inverts = (command.function == Function.EXP) & (command.table > TANH_INTEGER_BITS)
         queue = m.submodules.gate_queue = GateQueue(turns=self._config.columns_per_lane)
@@ -223,12 +229,14 @@ class ActivationUnit(wiring.Component):
         hold_issue: Value = queue.hold_issue
         if self._config.attention:
             hold_all |= self._awaits_tables(m, command, vector_issues)
-            # Vectors leave the lanes in their order. So no vector is issued from the issue of a
-            # partition until its entry is written.
+            # No vector is issued from the issue of a partition until its entry is written. So
+            # instructions end in their order, and vectors never use an entry that is still due.
             partition_ends, entry_due = self._entry_done, Signal()
             issues_partition = vector_issues & command.partition
             m.d.sync += entry_due.eq(issues_partition | (entry_due & ~partition_ends))
             hold_issue |= entry_due
+            message = "a vector is issued while the entry of a partition is due"
+            promised(m, platform, ~(vector_issues & entry_due), message)
         m.d.comb += [
             queue.gate.eq(is_gate(command.function)),
             queue.sums_lines.eq(~from_accumulators),

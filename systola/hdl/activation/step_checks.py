@@ -24,11 +24,5 @@ def checks(config: Config) -> list[Check]:
         Check(watched="host_reading", used="wide"),
         Check(watched="loading", address="parameter", space=entries, used="final"),
         Check(watched="loading", address="table", space=tables, used="looks_up"),
-        # Only partitions write parameter entries in this unit.
-        *(
-            [Check(watched="operand_writing", address="parameter", space=entries, used="final")]
-            if config.attention
-            else []
-        ),
         *([Check(watched="tiles_reading", used="final")] if config.training else []),
     ]

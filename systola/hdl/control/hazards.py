@@ -200,15 +200,6 @@ The first region belongs to the younger instruction, the second to the older one
 """
 
 
-def conflicts_of(mask: str, config: Config) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of regions that must not overlap, for one mask.
-
-    Where partitions write parameter entries, instructions wait for entries as for operand b.
-    """
-    entries = mask == "operand_writing" and config.attention
-    return (*CONFLICTS[mask], *((("parameters", "buffer"),) if entries else ()))
-
-
 def groups_of(config: Config) -> tuple[Group, ...]:
     """Return the groups of instructions that a configuration has."""
     groups = (*GROUPS, *LINK_GROUPS) if config.links else GROUPS

@@ -30,7 +30,6 @@ from systola.hdl.control.hazards import (
     SENDING,
     STORES,
     TOUCHES,
-    conflicts_of,
     groups_of,
     list_bits,
     list_of,
@@ -313,13 +312,12 @@ class Scoreboard(wiring.Component):
         copies = Signal(name=f"{scan_name}_are_copies")
         m.d.sync += copies.eq(is_one_of(decoded.kind, *READS, *LOADS, *STORES))
         met: dict[tuple[str, str], Signal] = {}
-        conflicts = {mask: conflicts_of(mask, self._config) for mask in masks}
-        for pair in dict.fromkeys(pair for mask in masks for pair in conflicts[mask]):
+        for pair in dict.fromkeys(pair for mask in masks for pair in CONFLICTS[mask]):
             met[pair] = Signal(name="{}_meets_{}".format(*pair))
             m.d.sync += met[pair].eq(self._meet(*pair, decoded[pair[0]], scan.entry[pair[1]]))
         for mask in masks:
             m.d.comb += scan.conflicts[mask].eq(
-                Cat(met[pair] & (copies | (pair[0] != "host")) for pair in conflicts[mask]).any()
+                Cat(met[pair] & (copies | (pair[0] != "host")) for pair in CONFLICTS[mask]).any()
             )
         return scan
 

@@ -426,15 +426,17 @@ async def partitions(dut):
     if not bench.config.attention:
         return
     number = bench.config.parameter_entries
-    adds_up = {"function": int(Function.QUOTIENT), "accumulate": 1, "wide": 0, "wide_operands": 0}
+    looks_up = {"function": int(Function.QUOTIENT), "wide_operands": 0}
     done = []
     for _ in range(20):
         entry = jobs.random.randrange(number)
-        table = jobs.random.randint(0, bench.config.tables - LONG_TABLES)
+        # The numbers of table 0 are small, so the entry of their sum leaves something of a result.
+        table = jobs.random.choice((0, 0, 0, bench.config.tables - LONG_TABLES))
         rows = jobs.random.choice((1, 2, 40, 80))
         at = {"operation": int(Operation.ADD), "rows": rows, "table": table, "parameter": entry}
-        done.append(jobs.of(Opcode.VECTOR, **adds_up, **at))
-        uses = {"operation": int(Operation.COPY), "function": int(Function.NONE), "wide": 0}
+        done.append(jobs.of(Opcode.VECTOR, **looks_up, **at, accumulate=1, wide=0))
+        large = {"table": bench.config.tables - LONG_TABLES, "operation": int(Operation.COPY)}
+        uses = {**looks_up, **large, "wide": 1, "accumulate": 0, "rows": 5}
         for _ in range(jobs.random.choice((0, 1, 2))):
             entry = jobs.random.choice((entry, entry, jobs.random.randrange(number)))
             done.append(jobs.of(Opcode.VECTOR, **uses, parameter=entry))
