@@ -455,7 +455,7 @@ class ActivateCommand(data.StructLayout):
     | `stochastic`      | with `rounding` SINGLE: random numbers are added in place of halves |
     | `gathers`         | with COPY: sums come from the table of int32 from `table` on |
     | `relative`        | with `gathers`: line `operand` is subtracted from all vectors |
-    | `partition`       | with `relative`: the sum of a block goes to parameter entry `parameter` |
+    | `partition`       | with `relative`: the sum makes parameter entry `parameter`, and no line |
     | `quotient`        | with MULTIPLY: the factor is a power of two that divides by operand a |
     | `paired`          | both lines of each int16 operand and addend are read in one cycle |
 

@@ -112,7 +112,7 @@ class PartitionEntries(wiring.Component):
         return m
 
     def _write(self, m: Module, channels: data.View, entry_number: Value, complete: Value) -> None:
-        """Write the planes of an entry whose channels are `complete`, and let loads go first."""
+        """Write the planes of the entry when its channels are `complete`. Loads go first."""
         loads, write = self.loads, self.write
         next_write = Signal(range(len(_PLANES)))
         writes_now = Signal()

@@ -21,7 +21,7 @@ from systola.hdl.parts.multiplier import Multiplier
 SUM_BITS = 32
 MULTIPLIER_BITS = 31
 SLOTS = 8
-"""Sums whose reciprocals are computed at a time, and cycles from a product of a sum to its next."""
+"""Sums that are in the ring at a time, and cycles from one product of a sum to the next."""
 PRODUCTS = 7
 """Products of a reciprocal: one for the start, and two for each step of Newton's."""
 NORMALISED = 3

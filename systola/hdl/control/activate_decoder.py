@@ -24,7 +24,6 @@ from systola.hdl.commands import (
     Other,
     ScaleLayout,
     Source,
-    parameter_space,
 )
 from systola.hdl.control.checks import Found, gathers, partitions, relative
 from systola.hdl.control.scalar_unit import EffectiveInstruction, fields_of, is_one_of
@@ -114,7 +113,7 @@ class ActivateDecoder(wiring.Component):
             *walk_columns(walk, shape),
             walk.start.line.eq(Mux(over_map, found.first_line, source)),
             walk.step.block.line.eq(products.map_lines),
-            command.destination.eq(self._destination()),
+            command.destination.eq(found.buffer.base),
             command.parameter.eq(found.parameter.base),
             command.operand.eq(operand),
             command.accumulator.eq(found.accumulator.base),
@@ -250,16 +249,6 @@ class ActivateDecoder(wiring.Component):
                 "table": Other.RANDOM,
             }
         return entries
-
-    def _destination(self) -> Value:
-        """Return the first line of the results or, for a partition, the address of its entry."""
-        config, found = self._config, self.found
-        if not config.attention:
-            return found.buffer.base
-        entry = found.parameter.base | parameter_space(config)
-        adds_up = partitions(fields_of(self.given.word)[Opcode.VECTOR])
-        is_partition = is_one_of(self.given.kind, Opcode.VECTOR) & adds_up
-        return Mux(is_partition, entry, found.buffer.base)
 
     def _paired(self) -> Value:
         """Return whether a Vector or Activate reads int16 operands and addends two lines at a time.

@@ -27,7 +27,6 @@ from systola.hdl.commands import (
     MatrixCommand,
     Other,
     Source,
-    parameter_space,
 )
 from systola.hdl.control.activate_decoder import MAPS
 from systola.hdl.control.checks import gathers, partitions, relative
@@ -143,6 +142,7 @@ class ActivateAssembly(wiring.Component):
             command.operand.eq(words.operand | second_line),
             command.fill.eq(zeros[8:]),
             command.zero_point.eq(zeros[:8]),
+            command.destination.eq(words.destination),
             command.parameter.eq(words.parameter),
             command.low.eq(words.low),
             command.high.eq(words.high),
@@ -150,7 +150,6 @@ class ActivateAssembly(wiring.Component):
             Cat(command.scale.multiplier_b, command.scale.shift_b).eq(words.scale_b),
             Cat(command.scale.zero_a, command.scale.zero_b).eq(words.zeros),
         ]
-        destination: Value = words.destination
         with m.If(second_line):
             m.d.comb += _few(walk, "kx")
         with m.If(over_map):
@@ -173,9 +172,6 @@ class ActivateAssembly(wiring.Component):
             ]
             with m.If(adds_up):
                 m.d.comb += [*_count(walk, "kx", words, "vector_rows"), *_few(walk, "ox")]
-            entry = words.parameter | parameter_space(self._config)
-            destination = Mux(adds_up, entry, destination)
-        m.d.comb += command.destination.eq(destination)
         if self._config.training:
             self._train(m)
         return m

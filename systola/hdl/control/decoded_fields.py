@@ -149,16 +149,13 @@ class DecodedFields(wiring.Component):
             (Opcode.ACTIVATE, tables_used(config, Opcode.ACTIVATE, activate)),
             (Opcode.VECTOR, tables_used(config, Opcode.VECTOR, vector)),
         )
-        base, end = shown.buffer.base, shown.buffer.end
+        end: Value = shown.buffer.end
         if config.attention:
-            is_partition = self._chosen((Opcode.VECTOR, partitions(vector)))
-            space |= Mux(is_partition, entries, 0)
-            base, end = (
-                Mux(is_partition, shown.parameter[name], shown.buffer[name])
-                for name in ("base", "end")
-            )
+            # A partition writes no lines, and its results begin at line 0. So its region is empty.
+            # Loads wait for the entry that it writes as for any entry that an instruction uses.
+            end = Mux(self._chosen((Opcode.VECTOR, partitions(vector))), 0, end)
         m.d.comb += [
-            out.buffer.base.eq(base | space),
+            out.buffer.base.eq(shown.buffer.base | space),
             out.buffer.end.eq(end | space),
             out.parameters.base.eq(shown.parameter.base | entries),
             out.parameters.end.eq(shown.parameter.end | entries),

@@ -46,7 +46,7 @@ def softmax_steps(*, scores: int, largest: int, keys: int, blocks: int, copies: 
 
     Results replace the scores, which begin at line `scores`. The largest score of each block goes
     to a line from `largest` on. Entry `copies` leaves sums as they are; the entries after it are
-    for reciprocals. The tables are those of `softmax_tables`, from table 0 on.
+    for reciprocals. `softmax_tables` has the tables, which begin at table 0.
     """
     window = {"height": keys, "kernel_height": keys, "width": 1, "kernel_width": 1, "pitch": 1}
     ones = dict.fromkeys(("stride_y", "stride_x", "dilation_y", "dilation_x"), 1)

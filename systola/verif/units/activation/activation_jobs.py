@@ -19,7 +19,7 @@ from systola.arch.isa import (
     Operation,
     Reduction,
 )
-from systola.hdl.commands import Source, line_bits, parameter_space
+from systola.hdl.commands import Source, line_bits
 from systola.verif.units.parts.walks import walk_of
 
 Fields = dict[str, int]
@@ -266,7 +266,6 @@ class Job(NamedTuple):
             count = {"kx": halves - second, "ky": 1, "ox": f["rows"], "oy": 1, "block": 1}
             if self.is_partition:
                 count |= {"kx": f["rows"], "ox": 1}
-                found["destination"] = parameter_space(config) + f["parameter"]
             return found | {
                 "walk": walk_of(
                     start={"line": f["buffer"] + second},

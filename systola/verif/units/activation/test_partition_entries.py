@@ -48,8 +48,8 @@ def planes_of(sums):
 async def entries(dut):
     """Check the writes of entries one after the other: all planes, their address and cycles.
 
-    A write of a load passes in its own cycle, and an entry is late by a cycle for each load in the
-    cycles in which it is written.
+    A write of a load passes in its own cycle. An entry is late by a cycle for each load that writes
+    while the entry is written.
     """
     random = rng("partition_entries")
     config = CONFIGS[chosen_variant()]

@@ -291,7 +291,11 @@ class Writer:
             operand = buffer if operation != Operation.COPY else random.getrandbits(20)
         if random.random() < 0.3 and found["wide"] == wide_operands:
             destination = buffer
-        return self._divided(found, operation, wide_operands) | {
+        divided = self._divided(found, operation, wide_operands)
+        if divided["accumulate"] and not divided["wide"] and random.random() < 0.7:
+            # Lines that results at line 0 would overlap: a partition has no results.
+            rows, buffer = 30, random.randrange(30)
+        return divided | {
             "operation": operation,
             "buffer": buffer,
             "operand": operand,

@@ -158,7 +158,7 @@ class Shown:
         if opcode in (Opcode.ACTIVATE, Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR):
             results = dict(_RESULTS)
             if self._is_partition():
-                del results["destination"]  # the command has the address of the entry instead
+                del results["destination"]  # a partition writes no line
             return {**flags, **results, **_BOUNDS, **self._activate(opcode)}
         if opcode in TRAINING:
             return self._training(opcode)
