@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from systola.arch.isa import Function, Operation, Reduction, Rounding, Source
 from systola.golden.curves import curve_of, looked_up, on_curve
-from systola.golden.ranges import one_line
+from systola.golden.partition import partition_planes
+from systola.golden.ranges import is_partition, one_line
 from systola.golden.requantise import (
     Integers,
     activate,
@@ -143,6 +144,9 @@ class ActivationUnit(State):
             sums = quotient_sums(a, b, scale)
         else:
             sums = vector_sums(Operation(operation), a, b, scale, 16 if wide_operands else 11)
+        if is_partition(accumulate, wide):
+            self.parameters[parameter] = partition_planes(sums)
+            return
         y = self._requantised(sums, parameter, rounding, exponent)
         if not wide:
             result = self._activated(y, function, zero_point, scale.ceiling, table)

@@ -64,7 +64,8 @@ def _function_legal(config: Config, operands: Mapping[str, int]) -> bool:
         divides = config.training and operation == Operation.MULTIPLY
         bytes_only = operation == Operation.ADD and not operands["wide_operands"]
         looks_up = config.attention and (operation == Operation.COPY or bytes_only)
-        return (divides or looks_up) and operands["accumulate"] <= operands["wide"]
+        partitions = config.attention and bytes_only  # if there is `accumulate`, but no `wide`
+        return (divides or looks_up) and (operands["accumulate"] <= operands["wide"] or partitions)
     if not operands["wide"]:
         return not operands["accumulate"] and function not in GATES
     if function == Function.EXP and config.training:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of each memory that an instruction takes, from its effective operands.
 
-Ranges count lines, rows, entries, tables, bytes and tiles. Only a range of tables may be empty.
+Ranges count lines, rows, entries, tables, bytes and tiles. A range of tables may be empty, and the
+range of lines that a partition writes is empty.
 Ranges may reach beyond the end of the memory; the checks find such ranges.
 """
 
@@ -32,7 +33,8 @@ _READ_ONLY = (
     *(Opcode.WRITE_HOST_MEMORY, Opcode.WRITE_HOST_MEMORY_ALTERNATE, Opcode.MATRIX_MULTIPLY),
     *(Opcode.CONVOLVE, Opcode.MEASURE, Opcode.SEND),
 )
-"""Instructions that write no line. For all others, the last region is the result."""
+"""Instructions that write no line. For all others, the last region is the result. The result of a
+partition is an empty region."""
 _SUMMING = (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE, Opcode.REDUCE)
 """Instructions that write accumulator rows."""
 
@@ -67,7 +69,8 @@ def accesses(entry: Instruction, at: Operands, window: Window, size: int) -> lis
         regions = buffer_lines(opcode, at, window, size)
         for place, region in enumerate(regions, start=1):
             writes = place == len(regions) and opcode not in _READ_ONLY
-            found.append(Access(False, region, writes))
+            if region:  # a partition has an empty region in place of results
+                found.append(Access(False, region, writes))
     if Fault.ACCUMULATOR_RANGE in entry.checks and uses_accumulators(opcode, at):
         rows = accumulator_rows(opcode, at, window)
         found.append(Access(True, rows, opcode in _SUMMING))
@@ -123,6 +126,8 @@ def buffer_lines(opcode: Opcode, at: Operands, window: Window, size: int) -> tup
             read = (at["wide_operands"] + 1) * at["rows"]
             b = lines("operand", 1 if one_line(at["operation"], at["function"]) else read)
             second = () if at["operation"] == Operation.COPY else (b,)
+            if is_partition(at["accumulate"], at["wide"]):
+                return (lines("buffer", read), *second, range(0))
             result = lines("destination", (at["wide"] + 1) * at["rows"])
             return (lines("buffer", read), *second, result)
         case Opcode.MEASURE:
@@ -143,6 +148,11 @@ def buffer_lines(opcode: Opcode, at: Operands, window: Window, size: int) -> tup
 def one_line(operation: int, function: int) -> bool:
     """Return whether a Vector has one line as operand b, for all of its vectors."""
     return operation == Operation.ADD and function == Function.QUOTIENT
+
+
+def is_partition(accumulate: int, wide: int) -> bool:
+    """Return whether a legal Vector is a partition, which writes a parameter entry and no line."""
+    return bool(accumulate) and not wide
 
 
 def accumulator_rows(opcode: Opcode, at: Operands, window: Window) -> range:

@@ -152,16 +152,16 @@ def vector_walk(config: Config) -> Walk:
     """Return the layout of the walk of the activation unit's instructions.
 
     Its counts suffice for results that fit into the buffer. Levels have their names from Depthwise.
-    Vector has its vectors in `ox`, and the halves of an int16 operand in `kx`.
+    Vector has its vectors in `ox`, or in `kx` as a partition. Halves of int16 operands are in `kx`.
     """
-    line = line_bits(config)
+    line, kernel = line_bits(config), _WINDOW["kernel_width"].width
     stride, dilation = _WINDOW["stride_x"].width, _WINDOW["dilation_x"].width
-    kernel = _WINDOW["kernel_width"].width
     vectors = bits_for(min((1 << 16) - 1, config.buffer_lines))
     windows = min(_WINDOW["out_width"].width, vectors)
+    taps = max(kernel, vectors) if config.attention else kernel
     return Walk(
         (
-            Level(name="kx", count_bits=kernel, moves={"line": dilation, "x": dilation}),
+            Level(name="kx", count_bits=taps, moves={"line": dilation, "x": dilation}),
             Level(name="ky", count_bits=kernel, moves={"line": line, "y": dilation}),
             Level(name="ox", count_bits=vectors, moves={"line": stride, "x": stride}),
             Level(name="oy", count_bits=windows, moves={"line": line, "y": stride}),
@@ -455,6 +455,7 @@ class ActivateCommand(data.StructLayout):
     | `stochastic`      | with `rounding` SINGLE: random numbers are added in place of halves |
     | `gathers`         | with COPY: sums come from the table of int32 from `table` on |
     | `relative`        | with `gathers`: line `operand` is subtracted from all vectors |
+    | `partition`       | with `relative`: the sum makes parameter entry `parameter`, and no line |
     | `quotient`        | with MULTIPLY: the factor is a power of two that divides by operand a |
     | `paired`          | both lines of each int16 operand and addend are read in one cycle |
 
@@ -462,9 +463,8 @@ class ActivateCommand(data.StructLayout):
     read lines. There a TRANSPOSE reads the `taps` lines of a tile from `operand` on. After the tile
     the walk's step from block to block is added to `operand`. Other instructions read no lines.
 
-    A MEASURE of lines or rows walks over them as Vector or Activate does. Its MeasureLayout lies in
-    `multiplier_b`. The counter of a RANDOM lies in `multiplier_b` and `shift_b`, and its seed in
-    `multiplier_a`.
+    A MEASURE walks as Vector or Activate does, with its MeasureLayout in `multiplier_b`. A RANDOM
+    has its counter in `multiplier_b` and `shift_b`, and its seed in `multiplier_a`.
     """
 
     def __init__(self, *, config: Config):
@@ -495,6 +495,6 @@ class ActivateCommand(data.StructLayout):
                 "high": signed(16),
                 "table": 4,
                 **(dict(zip(_OF_TRAINING, (3, 1, 1, 1), strict=True)) if config.training else {}),
-                **({"gathers": 1, "relative": 1} if config.attention else {}),
+                **({"gathers": 1, "relative": 1, "partition": 1} if config.attention else {}),
             }
         )

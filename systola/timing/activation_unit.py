@@ -19,6 +19,7 @@ from systola.arch.isa import GATES, Function, Opcode, Operation, Source
 from systola.hdl.activation.activation_unit import FOLLOW_LATENCY, FRONT_LATENCY
 from systola.hdl.activation.activation_unit import ActivationUnit as Hardware
 from systola.hdl.activation.gate_sequencer import GateSequencer
+from systola.hdl.activation.partition_entries import entry_latency
 from systola.hdl.activation.spacings import (
     ADDEND_SPACING,
     ANNOUNCED,
@@ -37,7 +38,7 @@ from systola.hdl.activation.step_kind import HALF
 from systola.hdl.activation.table_lane import CURVE_LATENCY
 from systola.hdl.parts.walker import WALK_GAP
 from systola.timing.bank_conflicts import OtherReads, Reader, yielding_times
-from systola.timing.curves import gathers, is_curve, one_line, tables
+from systola.timing.curves import gathers, is_curve, is_partition, one_line, tables
 from systola.timing.gates import Gates, GatesState, gate_distance, inverts
 from systola.timing.in_turn import in_turn
 from systola.timing.recent import recent
@@ -52,11 +53,12 @@ ADDEND = 2
 """Number of buffer lines that hold a vector of int16 addends."""
 
 ActivationState = tuple[
-    float, float, float, float, tuple[tuple[str, int], ...], ListState, GatesState
+    float, float, float, float, float, tuple[tuple[str, int], ...], ListState, GatesState
 ]
 """Type of the state of an ActivationUnit.
 
-In this order: `free`, both cycles of `_left`, `_looked_up`, `scale`, `writers` and `_gates`.
+In this order: `free`, both cycles of `_left`, `_looked_up`, `_entry_done`, `scale`, `writers` and
+`_gates`.
 """
 
 
@@ -120,6 +122,8 @@ class ActivationUnit:
         """Cycles in which the last two instructions took their last steps, the older one first."""
         self._looked_up = -float(GATHER_SPACING)
         """Cycle of the last step of the last instruction with function TABLE."""
+        self._entry_done = -1.0
+        """Cycle in which the last partition has written its entry. No vector is issued before."""
         self.written: tuple[Times, int] = np.zeros(1), 0
         """Cycles in which the last instruction writes its lines, and the address of the first line.
         """
@@ -243,6 +247,8 @@ class ActivationUnit:
         """Return the span of a Vector."""
         gate = operands["function"] in GATES
         wide, accumulate = operands["wide"], operands["accumulate"]
+        if is_partition(operands):
+            return self._partition(operands, issued)
         halves = 1 + operands["wide_operands"]
         once = one_line(operands)
         both = operands["operation"] != Operation.COPY and not once
@@ -302,6 +308,41 @@ class ActivationUnit:
         times, span = self._run(work, needed, issued)
         self._read_lines(source, operand, float(times[-1]) + self._turns)
         self._use_entries(first, 1, span.end)
+        self._use_table(operands, span.end)
+        return span
+
+    def _partition(self, operands: Mapping[str, int], issued: float) -> Span:
+        """Return the span of a partition: one sum of many lines, and an entry made of it."""
+        rows, entry = operands["rows"], operands["parameter"]
+        lines = operands["buffer"] + np.arange(rows)
+        latency = SUM_LATENCY + entry_latency(self._config.cols)
+        work = Work(
+            vectors=1,
+            reads=rows,
+            spacing=0,
+            # The instruction ends in the cycle after the report that its entry is written.
+            latency=latency + 1 + ANNOUNCED,
+            destination=0,
+            lines=0,
+            before_block=1,
+            drain=DRAIN_SPACING,
+            sums_lines=True,
+            read_lines=lines[np.newaxis],
+        )
+        space, entries = self._regions.buffer, self._regions.parameters
+        source = slice(operands["buffer"], operands["buffer"] + rows)
+        operand = slice(operands["operand"], operands["operand"] + 1)
+        # The last line is read after all others, and operand b before them. No line is read before
+        # tables and entry are there.
+        each = space.written[source] + np.arange(rows)[::-1]
+        first = max(float(space.written[operand][0]), float(entries.written[entry])) + FOLLOWS
+        first = max(first, self._tables_written(operands))
+        needed = max(float(each.max()) + FOLLOWS, first + rows)
+        self.free = max(self.free, self._looked_up + 1 + GATHER_SPACING)
+        times, span = self._run(work, needed, issued)
+        self._entry_done = float(times[-1]) + latency
+        self._read_lines(source, operand, float(times[-1]) + 1)
+        self._use_entries(entry, 1, span.end)
         self._use_table(operands, span.end)
         return span
 
@@ -390,7 +431,7 @@ class ActivationUnit:
         else:
             used = max(space.used[target].max(), space.filled[target].max())
             free = np.full(work.vectors, used + FOLLOWS)
-        needed = np.maximum(needed, free)
+        needed = np.maximum(needed, np.maximum(free, self._entry_done + 1))
         turns = self._turns
         # Cycles without a step after each vector, the last one included.
         between = turns * gate_pause(turns) if work.gate else self._pause(work.spacing)
@@ -512,18 +553,20 @@ class ActivationUnit:
     def state(self, now: float, *, scaled: bool) -> ActivationState:
         """Return the state with times relative to cycle `now`; the scale is left out unless
         `scaled`."""
-        times = self.free, *self._left, self._looked_up
-        free, left, last, looked = (recent(time, now) for time in times)
+        times = self.free, *self._left, self._looked_up, self._entry_done
+        free, left, last, looked, done = (recent(time, now) for time in times)
         scale = tuple(self.scale.items()) if scaled else ()
-        return free, left, last, looked, scale, self.writers.state(now), self._gates.state(now)
+        lists = self.writers.state(now), self._gates.state(now)
+        return free, left, last, looked, done, scale, *lists
 
     def resume(self, state: ActivationState, now: float) -> None:
         """Restore `state`, so that its relative times count from cycle `now`."""
-        free, left, last, looked, scale, writers, gates = state
+        free, left, last, looked, done, scale, writers, gates = state
         self.writers.resume(writers, now)
         self._gates.resume(gates, now)
         self.free, self._left = now + free, (now + left, now + last)
         self._looked_up = now + looked
+        self._entry_done = now + done
         self.scale = dict(scale)
 
 
@@ -534,7 +577,7 @@ def result_lines(
 
     `size` is the number of lines of a tile, for Transpose.
     """
-    if opcode == Opcode.MEASURE:
+    if opcode == Opcode.MEASURE or (opcode == Opcode.VECTOR and is_partition(operands)):
         return 0, 0
     if opcode == Opcode.TRANSPOSE:
         return operands["destination"], operands["count"] * size

@@ -28,6 +28,11 @@ def one_line(operands: Mapping[str, int]) -> bool:
     return operands["function"] == Function.QUOTIENT and operands["operation"] == Operation.ADD
 
 
+def is_partition(operands: Mapping[str, int]) -> bool:
+    """Return whether a Vector is a partition, which adds all vectors up for a parameter entry."""
+    return bool(operands["accumulate"]) and not operands["wide"]
+
+
 def gathers(operands: Mapping[str, int]) -> bool:
     """Return whether a Vector takes numbers from a table of int32."""
     return operands["function"] == Function.QUOTIENT and operands["operation"] != Operation.MULTIPLY

@@ -12,11 +12,15 @@ from systola.arch.isa.codes import (
     EXPONENT_REGISTERS,
     INVERSE_ROOT,
     LONG_TABLES,
+    PARTITION_SHIFT,
+    PARTITION_ZEROS,
     QUOTIENT_BITS,
     RANDOM_GROUP,
     RANDOM_LANES,
     RANDOM_WARM_UP,
     RECIPROCAL,
+    RECIPROCAL_SLOPE,
+    RECIPROCAL_START,
     TANH_INTEGER_BITS,
     Function,
     Opcode,
@@ -58,6 +62,8 @@ _TABLE = Field(
 _BLOCKS_OF_CHANNELS = Field(name="blocks", width=12, doc="blocks of C channels", minimum=1)
 _ONE_LINE = "(function == QUOTIENT) * (operation == ADD)"
 """Formula with the value 1 for a Vector that has one line as operand b for all vectors, else 0."""
+_PARTITION = "accumulate * (wide == 0)"
+"""Formula with the value 1 for a partition, else 0. No other legal Vector has these flags."""
 
 _ACTIVATE = f"""\
 For n = 0 .. `n_tiles` - 1, m = 0 .. `rows` - 1 and each column c:
@@ -202,14 +208,32 @@ For m = 0 .. `rows` - 1 and each byte c of C:
 13. The result goes to line `destination` + m. With `wide` it goes to lines `destination` + 2m
     and `destination` + 2m + 1. Bytes beyond C become 0.
 
+ADD with function QUOTIENT and `accumulate`, without `wide`, is a partition: it sums up, and its
+result is a parameter entry. These lines take the place of lines 11 to 13, for each byte c of C. Let
+p(x, y) = (x * y + 2^30) >> 31.
+
+1. S = the sum of s over all m, modulo 2^32, unsigned.
+2. h = the number of leading zeros of S in 32 bits. d = (S * 2^h) >> 1.
+3. Start: x = {RECIPROCAL_START} + p(d, {RECIPROCAL_SLOPE}).
+4. Three steps of Newton's: x = x + 4 * p(x, 2^29 - p(d, x)).
+5. R = min(2 * x, 2^31 - 1), but R = 0 for h < {PARTITION_ZEROS} or S = 0. R is
+   `one_over_one_plus_x_for_x_in_0_1` of gemmlowp for S * 2^h - 2^31, bit for bit.
+6. Channel c of entry `parameter` becomes bias 0, multiplier R, left shift 0, and right shift
+   {PARTITION_SHIFT} - h, but at most 31.
+
+A partition writes no line. Its fields `destination`, `rounding`, `zero_point` and `exponent` do not
+matter.
+
 Results may replace an operand: an operand that lies in exactly the lines of the destination causes
 no OVERLAP. Line `operand` of ADD with QUOTIENT never does: it is read before results are written.
 
 - ILLEGAL_FIELD as for Activate, but QUOTIENT only with SUBTRACT, with MULTIPLY where there is no
-  training, with COPY or ADD where there is no attention, with ADD and `wide_operands`.
+  training, with COPY or ADD where there is no attention, with ADD and `wide_operands`. A partition
+  has `accumulate` without `wide`.
 - UNAVAILABLE: `wide` or `wide_operands` where there are no 16-bit modes, TABLE where there are no
   tables, EXP or `exponent` where there is no training.
-- BUFFER_RANGE looks at `buffer`, then (not for COPY) `operand`, then `destination`."""
+- BUFFER_RANGE looks at `buffer`, then (not for COPY) `operand`, then (not for a partition)
+  `destination`."""
 
 _MEASURE = f"""\
 The activation unit has {EXPONENT_REGISTERS} exponent registers E[0] to
@@ -397,6 +421,7 @@ ACTIVATION: tuple[Instruction, ...] = (
                 f"(operation != COPY) * ({_ONE_LINE} == 0) * (1 + wide_operands) * rows + "
                 f"{_ONE_LINE}",
             ),
+            # A partition does not read the entry that it writes, but it waits for loads of it.
             Use(Memory.PARAMETERS, "parameter", "1"),
             Use(
                 Memory.TABLES,
@@ -405,7 +430,10 @@ ACTIVATION: tuple[Instruction, ...] = (
                 f"(function == QUOTIENT) * (operation != MULTIPLY) * {LONG_TABLES}",
             ),
         ),
-        writes=(Use(Memory.BUFFER, "destination", "(1 + wide) * rows"),),
+        writes=(
+            Use(Memory.BUFFER, "destination", f"({_PARTITION} == 0) * (1 + wide) * rows"),
+            Use(Memory.PARAMETERS, "parameter", _PARTITION),
+        ),
         checks=(
             Fault.UNAVAILABLE,
             Fault.BUFFER_RANGE,

@@ -39,6 +39,14 @@ QUOTIENT_BITS = 15
 """Number of bits by which QUOTIENT shifts a dividend to the left if the divisor is 0 or -1. Each
 bit of a larger divisor takes one off.
 """
+RECIPROCAL_START, RECIPROCAL_SLOPE = 1515870810, -1010580540
+"""Constants 48/17 and -32/17 with 29 fractional bits. A partition begins its reciprocal with the
+straight line that they describe.
+"""
+PARTITION_ZEROS = 4
+"""Least number of leading zeros of a sum for which a partition computes a reciprocal."""
+PARTITION_SHIFT = 35
+"""Number from which the leading zeros of a sum are subtracted, to get a partition's right shift."""
 EXPONENT_REGISTERS = 8
 """Exponent registers of the activation unit; register 0 is always zero."""
 RANDOM_LANES = 8

@@ -86,6 +86,7 @@ def lane_members(config: Config) -> dict[str, wiring.Member]:
         }
     if config.attention:
         members |= {
+            "sum": Out(32),
             "on_curve": In(1),
             "gathers": In(1),
             "write": In(TableRowSignature(tables=config.tables)),
@@ -138,6 +139,7 @@ class ActivationLane(wiring.Component):
     | `high`        | CLAMP_STAGE      | largest result |
     | `magnitude`   | 0                | the value's bits below the sign, inverted if it is
                                          negative, with training |
+    | `sum`         | 0                | the sum of the VectorLane, with attention |
     | `table`       | TABLE_STAGE      | number of the table, with tables |
     | `on_curve`    | TABLE_STAGE      | the result is looked up on a curve, with attention |
     | `gathers`     | TABLE_STAGE      | a number of int32 is looked up, with attention |
@@ -213,6 +215,7 @@ class ActivationLane(wiring.Component):
                 tables.gathers.eq(self.gathers),
                 tables.index.eq(vector.value[:8]),
                 vector.gathered.eq(tables.gathered),
+                self.sum.eq(vector.sum),
             ]
             m.d.sync += plain_result.eq(tables.number)
             with m.If(self.pick == Pick.TABLE):

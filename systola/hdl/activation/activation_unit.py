@@ -29,6 +29,7 @@ from systola.hdl.control.hazards import masks_of
 from systola.hdl.control.signatures import list_signature, queue_signature
 from systola.hdl.parts.in_flight import kept
 from systola.hdl.parts.interlock import Interlock
+from systola.hdl.parts.promise import promised
 from systola.hdl.ports import (
     AccumulatorReadSignature,
     BufferReadSignature,
@@ -139,8 +140,9 @@ class ActivationUnit(wiring.Component):
         meeting = scaled_sums[SLOT_DISTANCE + 1 - 2 * self._config.columns_per_lane :]
         step, offered, done = self._step(m, interlock, meeting.any())
         vector_issues = Signal()
+        self._entry_done = Signal()  # a partition has written its entry
         if self._config.wide:
-            self._wait_for_gates(m, command, elements_scaled, vector_issues)
+            self._wait_for_gates(m, platform, command, elements_scaled, vector_issues)
         m.d.sync += scaled_sums.eq(Cat(vector_issues & elements_scaled, scaled_sums))
         m.d.comb += [vector_issues.eq(done & step.final), instruction_ends.eq(done & step.ends)]
         m.d.sync += [
@@ -153,7 +155,11 @@ class ActivationUnit(wiring.Component):
 
         lanes = self._place_lanes(m, command)
         if self._config.attention:
-            m.d.comb += lanes.gathers.eq(offered & command.gathers & (step.phase == Phase.ELEMENTS))
+            m.d.comb += [
+                lanes.gathers.eq(offered & command.gathers & (step.phase == Phase.ELEMENTS)),
+                lanes.vector.partition.eq(command.partition),
+                self._entry_done.eq(lanes.entry_done),
+            ]
         self._control_line(m, lanes.line, command, step, offered, elements_scaled)
         instruction_number = Signal(range(INSTRUCTIONS))
         with m.If(instruction_ends):
@@ -208,22 +214,36 @@ class ActivationUnit(wiring.Component):
         return command
 
     def _wait_for_gates(
-        self, m: Module, command: data.View, elements_scaled: Signal, vector_issues: Signal
+        self,
+        m: Module,
+        platform: object,
+        command: data.View,
+        elements_scaled: Signal,
+        vector_issues: Signal,
     ) -> None:
-        """Hold steps that need a multiplier or table which results of older vectors still use."""
+        """Hold steps that need a multiplier, table or entry which older vectors still use."""
         from_accumulators = command.source == Source.ACCUMULATORS
         inverts = (command.function == Function.EXP) & (command.table > TANH_INTEGER_BITS)
         queue = m.submodules.gate_queue = GateQueue(turns=self._config.columns_per_lane)
         hold_all: Value = queue.hold_all
+        hold_issue: Value = queue.hold_issue
         if self._config.attention:
             hold_all |= self._awaits_tables(m, command, vector_issues)
+            # No vector is issued from the issue of a partition until its entry is written. So
+            # instructions end in their order, and vectors never use an entry that is still due.
+            partition_ends, entry_due = self._entry_done, Signal()
+            issues_partition = vector_issues & command.partition
+            m.d.sync += entry_due.eq(issues_partition | (entry_due & ~partition_ends))
+            hold_issue |= entry_due
+            message = "a vector is issued while the entry of a partition is due"
+            promised(m, platform, ~(vector_issues & entry_due), message)
         m.d.comb += [
             queue.gate.eq(is_gate(command.function)),
             queue.sums_lines.eq(~from_accumulators),
             queue.alone.eq(elements_scaled | (inverts if self._config.training else 0)),
             queue.issues.eq(vector_issues),
             self._hold_all.eq(hold_all),
-            self._hold_issue.eq(queue.hold_issue),
+            self._hold_issue.eq(hold_issue),
         ]
         if self._shared:
             m.d.comb += queue.turn.eq(self._column_turn)
@@ -411,7 +431,9 @@ class ActivationUnit(wiring.Component):
         no_product = ~taken | elements_scaled
         keeps: Value = in_elements | (divides & ~step.low)
         zero_a: Value = scale.zero_a
+        begins = Mux(is_vector, in_elements | multiplies, step.begins)
         if self._config.attention:
+            begins = Mux(command.partition, step.begins, begins)
             no_product |= command.gathers
             # A `relative` command keeps a line in the phase TAPS, with `zero_a` added to each byte.
             # Later each lane subtracts its kept number from each element.
@@ -452,7 +474,7 @@ class ActivationUnit(wiring.Component):
             control.summing.update.eq(
                 taken & ~step.low & (in_operand | (in_elements & ~multiplies))
             ),
-            control.summing.first.eq(Mux(is_vector, in_elements | multiplies, step.begins)),
+            control.summing.first.eq(begins),
             control.summing.scaled.eq(taken & step.scales),
             control.summing.halved.eq(taken & step.halves),
             control.summing.maximum.eq(command.maximum),

@@ -69,6 +69,7 @@ class VectorControl(data.StructLayout):
     | `use_sum`   | the vector is a sum of buffer lines, not an accumulator row |
     | `scaled`    | the elements of the sum are scaled |
     | `number`    | number of the instruction, modulo INSTRUCTIONS |
+    | `partition` | the sum goes to a parameter entry, not to a line; with attention |
     """
 
     def __init__(self, *, config: Config):
@@ -80,6 +81,7 @@ class VectorControl(data.StructLayout):
                 "use_sum": 1,
                 "scaled": 1,
                 "number": range(INSTRUCTIONS),
+                **({"partition": 1} if config.attention else {}),
             }
         )
 

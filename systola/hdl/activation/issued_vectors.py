@@ -23,7 +23,8 @@ class IssuedVectors(wiring.Component):
     | `made`       | the step of an `issue` READ_SLACK cycles ago was made, where columns take turns
                      |
     | `control`    | control of the vector that comes out |
-    | `valid`      | a vector comes out |
+    | `valid`      | a vector comes out, but no sum of a partition |
+    | `partition`  | the sum of a partition comes out, with attention |
 
     A vector of accumulators comes out in the cycle of its `issue`. A vector of lines (`use_sum`)
     comes SUM_LATENCY cycles later, or SCALED_LATENCY cycles if its elements are scaled. The caller
@@ -35,6 +36,7 @@ class IssuedVectors(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._shared = config.columns_per_lane > 1
+        self._attention = config.attention
         layout = VectorControl(config=config)
         turns = {"first_turn": In(1), "made": In(1)} if self._shared else {}
         super().__init__(
@@ -44,6 +46,7 @@ class IssuedVectors(wiring.Component):
                 "vector": In(layout),
                 "control": Out(layout),
                 "valid": Out(1),
+                **({"partition": Out(1)} if config.attention else {}),
             }
         )
 
@@ -83,6 +86,10 @@ class IssuedVectors(wiring.Component):
             sums_waiting.eq(Cat(issue & use_sum & ~is_scaled, sums_waiting)),
             scaled_waiting.eq(Cat(issue & use_sum & is_scaled, scaled_waiting)),
         ]
+        comes = sum_complete | (issue & ~use_sum)
+        if self._attention:
+            m.d.comb += self.partition.eq(comes & self.control.partition)
+            comes &= ~self.control.partition
         m.d.comb += [
             write.en.eq(1),
             write.addr.eq(write_place),
@@ -90,6 +97,6 @@ class IssuedVectors(wiring.Component):
             read.addr.eq(write_place - late),
             sum_complete.eq(sums_waiting[-1] | scaled_waiting[-1]),
             self.control.eq(Mux(sum_complete, read.data, unsummed)),
-            self.valid.eq(sum_complete | (issue & ~use_sum)),
+            self.valid.eq(comes),
         ]
         return m

@@ -28,6 +28,7 @@ OF_EACH = (
     *("accumulator", "byte", "before", "tap", "bias", "multiplier", "shift_right", "shift_left"),
     "byte_out",
     *("magnitude", "dither"),
+    "sum",
 )
 """Names of the ports that each lane has for itself; the lanes of a group share all others."""
 

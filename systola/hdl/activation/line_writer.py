@@ -48,6 +48,8 @@ class LineWriter(wiring.Component):
     | `activate_writing` | reports lines ANNOUNCED cycles before their write, and retires with the
                            last line of an instruction |
     | `turn`             | the turn of `end`, where columns take turns |
+    | `entry_done`       | a partition has written its entry, and with it its instruction ends; only
+                           with attention, and in a cycle in which no line is announced |
 
     Throughput: one line a cycle. No back-pressure. The results of the gates come in the order of
     their arguments. At most GATES vectors are in the gates, and the caller leaves them the time
@@ -61,9 +63,11 @@ class LineWriter(wiring.Component):
         self._config = config
         vector = EndingVector(config=config)
         shared = {"turn": In(1)} if config.columns_per_lane > 1 else {}
+        partitions = {"entry_done": In(1)} if config.attention else {}
         super().__init__(
             {
                 **shared,
+                **partitions,
                 "starts": In(1),
                 "finishes": In(1),
                 "at_gate": In(vector),
@@ -113,7 +117,7 @@ class LineWriter(wiring.Component):
         m.d.sync += self.enable.eq(writes)
         with m.If(writes):
             m.d.sync += self.address.eq(Mux(high, self.address + 1, vector_control.line))
-        self._announce(m, gate)
+        self._announce(m, platform, gate)
         return m
 
     def _gate(self, m: Module) -> data.View:
@@ -147,7 +151,7 @@ class LineWriter(wiring.Component):
         ]
         return gate_vector
 
-    def _announce(self, m: Module, gate: data.View) -> None:
+    def _announce(self, m: Module, platform: object, gate: data.View) -> None:
         """Announce the lines of results.
 
         A result of two lines is announced once, when its second line is due.
@@ -180,3 +184,8 @@ class LineWriter(wiring.Component):
             ),
             self.activate_writing.retire.eq(line_announced & instruction_ends),
         ]
+        if self._config.attention:
+            message = "a partition ends while a line is announced"
+            promised(m, platform, ~(self.entry_done & line_announced), message)
+            with m.If(self.entry_done):
+                m.d.sync += self.activate_writing.retire.eq(1)

@@ -3,29 +3,13 @@
 
 from typing import Any
 
-from amaranth.hdl import (
-    Cat,
-    Const,
-    EnableInserter,
-    Module,
-    Mux,
-    Signal,
-    Value,
-    ValueLike,
-    signed,
-)
+from amaranth.hdl import Cat, Const, EnableInserter, Module, Mux, Signal, Value, ValueLike, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from systola.arch.config import Config
-from systola.arch.isa import (
-    DEPTHWISE_TAPS,
-    DITHER_BITS,
-    PARAMETER_PLANES,
-    Function,
-    Rounding,
-)
+from systola.arch.isa import DEPTHWISE_TAPS, DITHER_BITS, PARAMETER_PLANES, Function, Rounding
 from systola.hdl.activation.activation_lane import ActivationLane, Pick, lane_members
 from systola.hdl.activation.addend_places import addend_places
 from systola.hdl.activation.arrived import LINE_LATENCY, arrived
@@ -47,6 +31,7 @@ from systola.hdl.activation.line_controls import line_controls
 from systola.hdl.activation.line_writer import LineWriter
 from systola.hdl.activation.other_results import OtherResults
 from systola.hdl.activation.parameter_planes import ParameterPlanes
+from systola.hdl.activation.partition_entries import PartitionEntries
 from systola.hdl.activation.random_bytes import SEED_BITS
 from systola.hdl.activation.requantiser import SHIFT_BITS, Requantiser
 from systola.hdl.activation.requantiser_turns import promise_turns
@@ -103,6 +88,7 @@ class ResultLanes(wiring.Component):
     | `made`             | with turns: `line` and `issue` of the two cycles before are valid |
     | `reads`            | a line or a row is read in this cycle, where columns take turns |
     | `gathers`          | with `line`: its elements are looked up, with attention |
+    | `entry_done`       | a partition has written its entry, with attention |
 
     Latency: a line is written `latency` cycles after `issue`. A sum of lines (`use_sum`) takes
     SUM_LATENCY more, or SCALED_LATENCY if its elements are `scaled`. SIGMOID and TANH, for int16
@@ -110,7 +96,8 @@ class ResultLanes(wiring.Component):
     more; both lines are announced together. Throughput: one line and one vector a cycle.
 
     With attention, a result on a curve (TABLE with int16 results) takes CURVE_LATENCY cycles more.
-    With `gathers` the elements of a line are looked up in a table of int32.
+    With `gathers` the elements of a line are looked up in a table of int32. After the `issue` of a
+    partition the next `issue` comes after `entry_done`.
 
     The user keeps the pauses of `spacings`, and `said.low` <= `said.high`. With function OTHER,
     `table` chooses a line of the tile loaded before, random bytes, or a Measure. A Measure alone
@@ -138,7 +125,7 @@ class ResultLanes(wiring.Component):
         if config.tables:
             members["tables"] = In(TableWriteSignature(tables=config.tables))
         if config.attention:
-            members["gathers"] = In(1)
+            members |= {"gathers": In(1), "entry_done": Out(1)}
         if config.training:
             members |= {"about": In(MeasureLayout()), "seed": In(SEED_BITS)}
         if config.reads_pairs:
@@ -172,7 +159,7 @@ class ResultLanes(wiring.Component):
         m.d.comb += [vectors.issue.eq(self.issue), vectors.vector.eq(self.vector)]
         if self._shared:
             m.d.comb += [vectors.first_turn.eq(self.turn == 0), vectors.made.eq(self.made)]
-        planes = self._planes(m, vectors.control)
+        planes = self._planes(m, vectors)
         self._at = self._delayed_controls(m, vectors)
         draws = self._settings(m)
         ending = self._endings(m, vectors.control)
@@ -183,6 +170,8 @@ class ResultLanes(wiring.Component):
             for name, member in lane_members(config).items()
             if member.flow is Out
         }
+        if config.attention:
+            m.d.comb += self._entries.sums.eq(Cat(self._outputs["sum"]))
         line: Value = Cat(self._outputs["byte_out"])
         if self._shared:
             first_turn_bytes = Signal(len(line), reset_less=True)  # columns with the first turn
@@ -417,11 +406,21 @@ class ResultLanes(wiring.Component):
             ]
             self._inputs["tap"] = taps.read_data
 
-    def _planes(self, m: Module, control: data.View) -> list[Value]:
+    def _planes(self, m: Module, vectors: IssuedVectors) -> list[Value]:
         """Return the planes of the parameter entry of a vector, each in the cycle that needs it."""
         parameters = m.submodules.parameters = ParameterPlanes(config=self._config)
-        connect(m, flipped(self.parameters), parameters.write)
-        m.d.comb += parameters.entry.eq(control.parameter)
+        if self._config.attention:
+            self._entries = m.submodules.entries = PartitionEntries(config=self._config)
+            connect(m, flipped(self.parameters), self._entries.loads)
+            connect(m, self._entries.write, parameters.write)
+            m.d.comb += [
+                self._entries.comes.eq(vectors.partition),
+                self._entries.entry.eq(parameters.entry),
+                self.entry_done.eq(self._entries.done),
+            ]
+        else:
+            connect(m, flipped(self.parameters), parameters.write)
+        m.d.comb += parameters.entry.eq(vectors.control.parameter)
         return [
             self._turns.now(m, parameters.planes[plane], parameters.latency(plane))
             for plane in range(PARAMETER_PLANES)
@@ -448,6 +447,7 @@ class ResultLanes(wiring.Component):
             writer.finishes.eq(finishes),
             writer.next_looks_up.eq(looks_up),
             writer.written.eq(written),
+            *([writer.entry_done.eq(self.entry_done)] if self._config.attention else []),
             self.buffer.enable.eq(writer.enable),
             self.buffer.address.eq(writer.address),
         ]

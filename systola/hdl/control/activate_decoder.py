@@ -25,7 +25,7 @@ from systola.hdl.commands import (
     ScaleLayout,
     Source,
 )
-from systola.hdl.control.checks import Found, gathers, relative
+from systola.hdl.control.checks import Found, gathers, partitions, relative
 from systola.hdl.control.scalar_unit import EffectiveInstruction, fields_of, is_one_of
 from systola.hdl.control.window import WindowProducts, walk_columns, walk_rows
 from systola.hdl.parts.ored import ored
@@ -205,10 +205,14 @@ class ActivateDecoder(wiring.Component):
             },
         }
         if config.attention:
-            takes, once = gathers(vector), relative(vector)
+            takes, once, adds_up = gathers(vector), relative(vector), partitions(vector)
             entries[Opcode.VECTOR] |= {
                 "gathers": takes,
                 "relative": once,
+                "partition": adds_up,
+                "accumulate": vector.accumulate & ~adds_up,
+                "kx": Mux(adds_up, vector.rows, entries[Opcode.VECTOR]["kx"]),
+                "ox": Mux(adds_up, 1, vector.rows),
                 "function": Mux(takes, Function.NONE, vector.function),
                 "operation": Mux(once, Operation.COPY, vector.operation),
             }

@@ -175,6 +175,11 @@ def relative(fields: data.View | Addresses) -> Value:
     return (fields.function == Function.QUOTIENT) & (fields.operation == Operation.ADD)
 
 
+def partitions(fields: data.View | Addresses) -> Value:
+    """Return whether Vector is a partition: it adds all vectors up, to make a parameter entry."""
+    return relative(fields) & fields.accumulate & ~fields.wide
+
+
 def tables_used(config: Config, opcode: Opcode, fields: data.View) -> Value:
     """Return the number of tables that Activate or Vector uses."""
     number: Value = fields.function == Function.TABLE

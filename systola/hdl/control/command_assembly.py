@@ -6,7 +6,7 @@ A field that an instruction does not use is undefined.
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Value, ValueLike
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -29,7 +29,7 @@ from systola.hdl.commands import (
     Source,
 )
 from systola.hdl.control.activate_decoder import MAPS
-from systola.hdl.control.checks import gathers, relative
+from systola.hdl.control.checks import gathers, partitions, relative
 from systola.hdl.control.command_words import MOVES, command_layout
 from systola.hdl.parts.ored import ored
 
@@ -163,10 +163,15 @@ class ActivateAssembly(wiring.Component):
             m.d.comb += _count(walk, "block", words, "n_tiles")
         if self._config.attention:
             is_vector = is_of(words, Opcode.VECTOR)
+            adds_up = Signal()
             m.d.comb += [
+                adds_up.eq(is_vector & partitions(vector)),
                 command.gathers.eq(is_vector & gathers(vector)),
                 command.relative.eq(is_vector & relative(vector)),
+                command.partition.eq(adds_up),
             ]
+            with m.If(adds_up):
+                m.d.comb += [*_count(walk, "kx", words, "vector_rows"), *_few(walk, "ox")]
         if self._config.training:
             self._train(m)
         return m
@@ -249,6 +254,7 @@ class ActivateAssembly(wiring.Component):
             entries[Opcode.VECTOR] |= {
                 "function": Mux(gathers(vector), Function.NONE, vector.function),
                 "operation": Mux(relative(vector), Operation.COPY, vector.operation),
+                "accumulate": vector.accumulate & ~partitions(vector),
             }
         if not config.training:
             return entries

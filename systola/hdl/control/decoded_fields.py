@@ -17,7 +17,7 @@ from systola.hdl.commands import (
     table_space,
 )
 from systola.hdl.control.activate_decoder import ActivateDecoder
-from systola.hdl.control.checks import Found, tables_used, times
+from systola.hdl.control.checks import Found, partitions, tables_used, times
 from systola.hdl.control.decoded import Decoded
 from systola.hdl.control.hazards import LOADS, STORES, groups_of
 from systola.hdl.control.link_decoder import LinkDecoder
@@ -149,9 +149,14 @@ class DecodedFields(wiring.Component):
             (Opcode.ACTIVATE, tables_used(config, Opcode.ACTIVATE, activate)),
             (Opcode.VECTOR, tables_used(config, Opcode.VECTOR, vector)),
         )
+        end: Value = shown.buffer.end
+        if config.attention:
+            # A partition writes no lines, and its results begin at line 0. So its region is empty.
+            # Loads wait for the entry that it writes as for any entry that an instruction uses.
+            end = Mux(self._chosen((Opcode.VECTOR, partitions(vector))), 0, end)
         m.d.comb += [
             out.buffer.base.eq(shown.buffer.base | space),
-            out.buffer.end.eq(shown.buffer.end | space),
+            out.buffer.end.eq(end | space),
             out.parameters.base.eq(shown.parameter.base | entries),
             out.parameters.end.eq(shown.parameter.end | entries),
             out.table.base.eq(looked_up | tables),

@@ -36,6 +36,7 @@ from systola.hdl.control.checks import (
     Limit,
     Step,
     gathers,
+    partitions,
     relative,
     tables_used,
     times,
@@ -255,17 +256,22 @@ class _Walks:
         second = Mux(at.operation == Operation.COPY, 0, at.operand)
         number = Mux(reads, 1 + f.wide_operands, 0)
         vectors: Value = f.rows
+        destination: Value = at.destination
         once: Value | None = None
+        lineless: Value | None = None
         if self._config.attention:
-            once = relative(at)
+            once, lineless = relative(at), partitions(at)
             vectors = Mux(relative(f), 1, f.rows)
+            # A partition writes no lines. At line 0 there is room for as many lines as it reads, so
+            # this check of the results never fails.
+            destination = Mux(lineless, 0, destination)
         operand = Step(second, vectors, number, self._buffer, ("operand",))
-        results = Step(at.destination, f.rows, 1 + f.wide, self._buffer, ("buffer",), ("rows",))
+        results = Step(destination, f.rows, 1 + f.wide, self._buffer, ("buffer",), ("rows",))
         return (
             source,
             operand,
             results,
-            *self._overlap("source", results),
+            *self._overlap("source", results, allowed=lineless),
             *self._overlap("operand", results, allowed=once),
             Step(at.parameter, 1, 1, self._parameters, ("parameter",)),
             self._look_up(Opcode.VECTOR, f, at),

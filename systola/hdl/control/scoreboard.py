@@ -86,7 +86,8 @@ class Scoreboard(wiring.Component):
     | `matrix_summing` | MatrixMultiply, Convolve: their rows | the last row is announced |
     | `activate_reading` | Activate, Measure: their accumulator rows | the last row is read |
     | `activate_operands` | activation unit without Activate: buffer lines | the last line is read |
-    | `activate_writing` | activation unit: results, parameters, tables | last line announced |
+    | `activate_writing` | activation unit: results, parameters, tables | last line announced, or
+                           the entry of a partition written |
     | `host_writing` | writes to host memory | the last write is acknowledged |
 
     With links there is also a queue for each part of the link unit. Each part has a port of

@@ -135,8 +135,11 @@ def conditions(state: data.View, config: Config) -> Mapping[When, Value]:
         quotients |= state.code == Operation.MULTIPLY
     adds = state.code == Operation.ADD
     relative: Value = quotient & adds if config.attention else Const(0, 1)
+    partition: Value = Const(0, 1)
     if config.attention:
         quotients |= (state.code == Operation.COPY) | (adds & ~state.flag_b)
+        partition = relative & state.accumulate & ~state.flag_a
+        misfit &= ~partition
     misfit |= quotient & ~quotients
     lacks: Value = Const(0, 1)
     if not config.wide:
@@ -147,7 +150,8 @@ def conditions(state: data.View, config: Config) -> Mapping[When, Value]:
         lacks |= state.trains | (state.function == Function.EXP)
     second = (state.code != Operation.COPY) & ~relative
     alike = state.flag_a == state.flag_b
-    replaces = state.equal_a & alike
+    # A partition writes no line, so it overlaps none.
+    replaces = (state.equal_a & alike) | partition
     limited = state.flag_a & ~state.equal_b & one_of(Function.NONE, Function.QUOTIENT)
     return {
         When.ALWAYS: Const(1, 1),
@@ -178,4 +182,5 @@ def conditions(state: data.View, config: Config) -> Mapping[When, Value]:
         When.CURVE: table & state.flag_a,
         When.GATHERS: quotient & (state.code != Operation.MULTIPLY),
         When.RELATIVE: relative,
+        When.WRITES_LINES: ~partition,
     }

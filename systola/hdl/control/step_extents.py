@@ -22,6 +22,10 @@ class Term:
     negative: bool = False
     conditions: frozenset[str] = frozenset()
 
+    def without(self, conditions: frozenset[str]) -> Term:
+        """Return the same term without some conditions, which always hold."""
+        return replace(self, conditions=self.conditions - conditions)
+
 
 def terms(formula: str, flags: Sequence[str] = ()) -> tuple[Term, ...]:
     """Return the terms of a formula of `systola.arch.isa.extents`.

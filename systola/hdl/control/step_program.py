@@ -56,6 +56,8 @@ RELATIVE = frozenset({"function == QUOTIENT", "operation == ADD"})
 """Conditions of the terms for a line that is subtracted from all vectors."""
 SECOND = frozenset({"operation != COPY", "(function == QUOTIENT) * (operation == ADD) == 0"})
 """Conditions of the terms for an operand b that has its own line, or two lines, for each vector."""
+WRITES_LINES = frozenset({"accumulate * (wide == 0) == 0"})
+"""Conditions of the terms for result lines, which all instructions have but partitions."""
 CONDITIONS: Mapping[frozenset[str], When] = {
     frozenset(): When.ALWAYS,
     frozenset({"wide"}): When.FLAG_A,
@@ -71,6 +73,8 @@ CONDITIONS: Mapping[frozenset[str], When] = {
     frozenset({"reduction == AVERAGE"}): When.AVERAGE,
     frozenset({"source == ACCUMULATORS"}): When.FROM_ROWS,
     frozenset({"source == LINES"}): When.FROM_LINES,
+    WRITES_LINES: When.WRITES_LINES,
+    WRITES_LINES | {"wide"}: When.FLAG_A,
     SECOND: When.SECOND,
     SECOND | {"wide_operands"}: When.SECOND_AND_B,
 }
@@ -290,7 +294,7 @@ class Program:
         """
         fault, limit = self.limit_of(use.memory)
         found = [
-            term
+            term if self.config.attention else term.without(WRITES_LINES)
             for term in terms(use.extent, FLAGS)
             if (self.config.wide or not term.conditions & set(WIDE_FLAGS))
             and (self.config.attention or term.conditions not in (CURVES, GATHERS, RELATIVE))

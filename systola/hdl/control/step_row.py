@@ -101,6 +101,7 @@ class When(IntEnum):
     CURVE = 25
     GATHERS = 26
     RELATIVE = 27
+    WRITES_LINES = 28
 
 
 class Bases(IntEnum):

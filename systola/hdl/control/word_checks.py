@@ -21,6 +21,7 @@ from systola.arch.isa import (
     Operation,
     instructions_of,
 )
+from systola.hdl.control.checks import relative
 from systola.hdl.control.hazards import LOADS, READS, STORES
 from systola.hdl.control.scalar_unit import fields_of, is_one_of
 
@@ -144,7 +145,10 @@ def _misfits(config: Config, opcode: Opcode, fields: data.View) -> Value:
             | (function == Function.RELU6)
             | (function == Function.TABLE if not config.attention else 0)
         )
-        wrong |= Mux(fields.wide, narrow, gate | fields.accumulate)
+        adds_up: Value = fields.accumulate
+        if opcode is Opcode.VECTOR and config.attention:
+            adds_up &= ~relative(fields)
+        wrong |= Mux(fields.wide, narrow, gate | adds_up)
         most: Value | int = TANH_INTEGER_BITS
         if config.training:
             most = Mux(function == Function.EXP, INVERSE_ROOT, TANH_INTEGER_BITS)

@@ -34,7 +34,7 @@ from systola.arch.isa import (
 )
 from systola.golden.machine import Machine
 from systola.golden.outcome import Outcome
-from systola.golden.ranges import one_line
+from systola.golden.ranges import is_partition, one_line
 from systola.golden.window import UNSET, Window
 from systola.verif.coverage.hazards import Hazards, hazard_bins
 
@@ -148,6 +148,8 @@ def _mode_bins() -> Iterator[str]:
     for results in _SIZES:
         yield f"vector {_RELATIVE} int8 to {results}"
     yield f"vector {_RELATIVE} over its line"
+    for vectors in _FEW:
+        yield f"vector partition of {vectors}"
     for function, rounding in product(_RECTIFIERS, Rounding):
         yield _mode(Opcode.DEPTHWISE, function, rounding, "int8")
     for reduction, rounding in product(Reduction, Rounding):
@@ -318,6 +320,9 @@ class Observer(Machine):
     def _modes(self, opcode: Opcode, at: Mapping[str, int]) -> Iterator[str]:
         name = opcode.name.lower()
         added = " added" if at.get("accumulate") else ""
+        if opcode == Opcode.VECTOR and is_partition(at["accumulate"], at["wide"]):
+            yield f"vector partition of {_FEW[at['rows'] > 1]}"
+            return
         if opcode in (Opcode.ACTIVATE, Opcode.VECTOR):
             size = f"int16{added}" if at["wide"] else "int8"
             yield _mode(opcode, at["function"], at["rounding"], size)

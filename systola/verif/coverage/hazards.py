@@ -136,7 +136,8 @@ class Hazards:
                     continue
                 who = entry.mnemonic if writes else _reader(entry, use)
                 yield Access(_RESOURCES[use.memory], who, writes, where)
-                if writes and opcode in (Opcode.ACTIVATE, Opcode.VECTOR) and at["accumulate"]:
+                results = writes and use.memory is Memory.BUFFER
+                if results and opcode in (Opcode.ACTIVATE, Opcode.VECTOR) and at["accumulate"]:
                     yield Access("lines", f"{who} addend", False, where)
         yield from self._state(entry, at)
 

@@ -245,7 +245,7 @@ def test_faults_of_a_table_of_int32() -> None:
         assert cause(CONFIG, operation, 0) == Fault.ILLEGAL_FIELD
     assert cause(CONFIG, Operation.COPY, 0, wide_operands=1) is None
     assert cause(CONFIG, Operation.ADD, 0, wide_operands=1) == Fault.ILLEGAL_FIELD
-    assert cause(CONFIG, Operation.ADD, 0, accumulate=1) == Fault.ILLEGAL_FIELD
+    assert cause(CONFIG, Operation.COPY, 0, accumulate=1) == Fault.ILLEGAL_FIELD
     last = CONFIG.buffer_lines - 1
     assert cause(CONFIG, Operation.ADD, 0, operand=last) is None
     assert cause(CONFIG, Operation.ADD, 0, operand=last + 1) == Fault.BUFFER_RANGE

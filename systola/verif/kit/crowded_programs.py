@@ -211,6 +211,8 @@ class _Writer:
         if self._config.attention and rng.random() < 0.3:
             operation = rng.choice((Operation.COPY, Operation.ADD))
             how |= {"function": Function.QUOTIENT, "table": rng.randrange(3)}
+            if operation == Operation.ADD and rng.random() < 0.5:
+                how |= {"accumulate": 1, "wide": 0}
         rows = self._size(_LINES // 3 >> wide)
         buffer, operand, destination = self._apart(rows << wide)
         scale = {f"multiplier_{name}": 1 << 30 for name in "ab"}

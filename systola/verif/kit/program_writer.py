@@ -396,6 +396,9 @@ class ProgramWriter(ProgramState):
             how["table"] = rng.randint(0, self.config.tables - LONG_TABLES)
             once = operation == Operation.ADD
             wide_operands &= not once
+            if once and rng.random() < 0.4:
+                self._partition(how)
+                return
         rows = min(self.rows(9), lines.size // 4)
         if _is_gate(how):
             rows = min(rows, _MOST_GATES)
@@ -432,6 +435,24 @@ class ProgramWriter(ProgramState):
             exponent=self._exponent(4),
             **({"operand": rng.getrandbits(20)} if operation == Operation.COPY else {}),
             **how,
+        )
+
+    def _partition(self, how: dict[str, int]) -> None:
+        """Append a Vector that makes a parameter entry of the sum of all its vectors."""
+        rng, lines, opcode = self.rng, self.spans.lines, Opcode.VECTOR
+        rows = min(self.rows(9), lines.size // 4)
+        self.emit(
+            opcode,
+            self.region(opcode, "buffer", lines, rows),
+            self.region(opcode, "operand", lines, 1),
+            self.region(opcode, "parameter", self.spans.entries, 1),
+            operation=Operation.ADD,
+            rows=rows,
+            rounding=rng.randrange(2),
+            zero_point=self.number(-128, 127),
+            destination=rng.getrandbits(20),
+            exponent=self._exponent(4),
+            **{**how, "wide": 0, "accumulate": 1},
         )
 
 

@@ -15,6 +15,7 @@ from systola.arch.registers import BusPort
 from systola.hdl.activation.curve_stage import GATHER_STAGE, CurveStage
 from systola.hdl.activation.issued_vectors import IssuedVectors
 from systola.hdl.activation.line_writer import LineWriter
+from systola.hdl.activation.partition_entries import PartitionEntries
 from systola.hdl.activation.spacings import SCALED_LATENCY, SUM_LATENCY
 from systola.hdl.activation.table_lane import CURVE_LATENCY
 from systola.hdl.commands import HostTransfer, Kind
@@ -61,6 +62,7 @@ from systola.verif.units.unit import small_config
 
 LINKED = small_config(links=True)
 TRAINED = small_config(training=True)
+ATTENTIVE = small_config(attention=True, tables=7)
 SHARED = NarrowPort(address_bits=6, bus_bytes=1, word_bytes=2, max_burst_beats=4)
 """A core's port to a shared memory with words of two bytes."""
 WORD = data.StructLayout({"word": 4})
@@ -434,6 +436,26 @@ def _results_apart(context: Any, unit: Any, state: dict[str, Any], drawn: random
         taken |= lines
 
 
+def _ends_alone(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """Keep results apart, and let partitions end only in cycles without an announcement."""
+    _results_apart(context, unit, state, drawn)
+    one, two = unit.announced, unit.announced_wide
+    announces = context.get(unit.finishes)
+    announces |= context.get(one.valid) and not context.get(one.control.wide)
+    is_gate = context.get(two.control.function) in GATES
+    announces |= context.get(two.valid) and context.get(two.control.wide) and not is_gate
+    if announces:
+        context.set(unit.entry_done, 0)
+
+
+def _one_entry(context: Any, unit: Any, state: dict[str, Any], drawn: random.Random) -> None:
+    """Let the sums of a partition come only after the entry before is written."""
+    due = state.get("due", False) and not context.get(unit.done)
+    if due:
+        context.set(unit.comes, 0)
+    state["due"] = due or context.get(unit.comes)
+
+
 BENCHES = {
     "skid_buffer": Bench(make=lambda: SkidBuffer(payload=WORD)),
     "round_robin": Bench(make=lambda: RoundRobin(count=4)),
@@ -443,10 +465,13 @@ BENCHES = {
         legal=_vectors_apart,
     ),
     "curve_stage": Bench(
-        make=lambda: CurveStage(config=small_config(attention=True, tables=7)),
+        make=lambda: CurveStage(config=ATTENTIVE),
         legal=_look_ups_apart,
     ),
-    "line_writer": Bench(make=lambda: LineWriter(config=LINKED), legal=_results_apart),
+    "line_writer": Bench(make=lambda: LineWriter(config=ATTENTIVE), legal=_ends_alone),
+    "partition_entries": Bench(
+        make=lambda: PartitionEntries(config=ATTENTIVE), fixed={"loads.planes": 0}, legal=_one_entry
+    ),
     "delay_line": Bench(make=lambda: DelayLine(layout=WORD, cycles=3)),
     "delay_ring": Bench(make=lambda: DelayRing(width=4, cycles=5)),
     "payload_ring": Bench(make=lambda: PayloadRing(payload=WORD, depth=5)),

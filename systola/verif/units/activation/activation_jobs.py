@@ -79,6 +79,11 @@ class Job(NamedTuple):
         return f.get("function") == Function.QUOTIENT and f.get("operation") == Operation.ADD
 
     @property
+    def is_partition(self) -> bool:
+        """Whether the instruction adds all vectors up, and makes a parameter entry of the sum."""
+        return self.accumulates and not self.wide
+
+    @property
     def is_scaled(self) -> bool:
         sums = Operation.ADD, Operation.SUBTRACT
         return self.fields.get("operation") in sums and not self.is_relative
@@ -100,7 +105,7 @@ class Job(NamedTuple):
     def vectors(self) -> int:
         """The number of result vectors of each block."""
         if "rows" in self.fields:
-            return self.fields["rows"]
+            return 1 if self.is_partition else self.fields["rows"]
         return self.window["out_height"] * self.window["out_width"]
 
     @property
@@ -116,7 +121,7 @@ class Job(NamedTuple):
         if self.opcode == Opcode.VECTOR:
             size = f["rows"] * (1 + f["wide_operands"])
             found |= set(range(f["buffer"], f["buffer"] + size))
-        if self.accumulates:
+        if self.accumulates and not self.is_partition:
             found |= set(self.writes())
         return found
 
@@ -132,6 +137,8 @@ class Job(NamedTuple):
 
     def writes(self) -> list[int]:
         """Return the buffer lines that the instruction writes, in this order."""
+        if self.is_partition:
+            return []
         count = self.blocks * self.vectors * (1 + self.wide)
         return list(range(self.destination, self.destination + count))
 
@@ -162,14 +169,14 @@ class Job(NamedTuple):
             return [first + b for b, _ in self.windows()]
         if self.opcode == Opcode.POOL and self.fields["reduction"] == Reduction.AVERAGE:
             return [first + max(t, 1) - 1 for _, t in self.windows()]
-        return [first] * (self.blocks * self.vectors)
+        return [first] * len(self.windows())
 
     def paired(self, config: Config) -> bool:
         """Return whether both lines of an int16 operand or addend are read in one cycle."""
         f = self.fields
         if not config.reads_pairs or self.opcode not in (Opcode.ACTIVATE, Opcode.VECTOR):
             return False
-        firsts = [self.destination] * self.accumulates
+        firsts = [self.destination] * (self.accumulates and not self.is_partition)
         if f.get("wide_operands", 0):
             copies = f["operation"] == Operation.COPY
             firsts += [f["buffer"], *([] if copies else [f["operand"]])]
@@ -180,6 +187,8 @@ class Job(NamedTuple):
 
         In a step a line or a pair of lines is read, or an accumulator row is issued.
         """
+        if self.is_partition:
+            return [1 + self.fields["rows"]]
         paired = self.paired(config)
         halves = 1 + (self.fields.get("wide_operands", 0) and not paired)
         each = {
@@ -217,7 +226,7 @@ class Job(NamedTuple):
             "rounding": f["rounding"],
             "zero_point": f["zero_point"],
             "wide": f.get("wide", 0),
-            "accumulate": f.get("accumulate", 0),
+            "accumulate": int(self.accumulates and not self.is_partition),
             "low": -128,
             "high": 127,
             "table": f.get("table", 0),
@@ -230,7 +239,11 @@ class Job(NamedTuple):
             if config.training:
                 found |= {"quotient": int(divides), "paired": int(self.paired(config))}
             if config.attention:
-                found |= {"gathers": int(self.gathers), "relative": int(self.is_relative)}
+                found |= {
+                    "gathers": int(self.gathers),
+                    "relative": int(self.is_relative),
+                    "partition": int(self.is_partition),
+                }
         if function == Function.RELU6:
             found["high"] = (self.scale if self.opcode == Opcode.VECTOR else f)["ceiling"]
         if self.wide:
@@ -250,10 +263,13 @@ class Job(NamedTuple):
             halves = 1 + f["wide_operands"]
             second = int(self.paired(config) and halves > 1)
             names = ("multiplier_a", "shift_a", "multiplier_b", "shift_b", "zero_a", "zero_b")
+            count = {"kx": halves - second, "ky": 1, "ox": f["rows"], "oy": 1, "block": 1}
+            if self.is_partition:
+                count |= {"kx": f["rows"], "ox": 1}
             return found | {
                 "walk": walk_of(
                     start={"line": f["buffer"] + second},
-                    count={"kx": halves - second, "ky": 1, "ox": f["rows"], "oy": 1, "block": 1},
+                    count=count,
                     step={"kx": {"line": 1}, "ox": {"line": halves}},
                 ),
                 "operand": f["operand"] | second,
@@ -435,6 +451,8 @@ class Jobs:
         if config.attention and looks_up and random.random() < 0.4:
             f["function"] = Function.QUOTIENT
             f["table"] = random.randint(0, config.tables - LONG_TABLES)
+            if sums and random.random() < 0.5:
+                f |= {"accumulate": 1, "wide": 0}
 
     def _windowed(self, opcode: Opcode, f: Fields, window: Fields) -> None:
         random = self.random

@@ -167,6 +167,10 @@ class Gates:
             self._issued, self._job = step, job
 
 
+PARTITION = 74
+"""The steps from the last step of a partition, besides one for each lane, to the next issue."""
+
+
 def spacing(job, ends, config):
     """Return the least and the largest number of cycles without a step after a vector of a job."""
     if ends and job.is_curve:
@@ -224,6 +228,7 @@ def check_cycles(bench, runs):
     turns = bench.turns
     gates = Gates(turns)
     looked_up = None  # last step of a vector with function TABLE
+    held = 0  # first step in which a vector may be issued after the last partition
     start = runs[0].steps[0][0]
     for run in runs:
         job = run.job
@@ -238,8 +243,9 @@ def check_cycles(bench, runs):
         for vector, steps in enumerate(run.steps):
             if not run.hindered:
                 issue = steps[-1]
-                if len(steps) > 1 and job.is_gate:
-                    assert issue == gates.after(job, steps[-2] + 1, issues=True), (job, vector)
+                if len(steps) > 1 and (job.is_gate or held > steps[-2] + 1):
+                    soonest = max(steps[-2] + 1, held)
+                    assert issue == gates.after(job, soonest, issues=True), (job, vector)
                     steps[-1] = steps[-2] + 1
                 gaps = [
                     waits(run, step + 1, a, b, bench)
@@ -252,8 +258,10 @@ def check_cycles(bench, runs):
                 if before is not None:
                     assert least <= steps[0] - before - 1, (job, vector)
                     alone = len(steps) == 1
-                    soonest = gates.after(job, before + 1 + least, issues=alone)
-                    latest = gates.after(job, before + 1 + most, issues=alone)
+                    soonest = max(before + 1 + least, held * alone)
+                    soonest = gates.after(job, soonest, issues=alone)
+                    latest = max(before + 1 + most, held * alone)
+                    latest = gates.after(job, latest, issues=alone)
                     late = waits(run, 0, before, steps[0], bench)
                     if job.gathers and looked_up is not None:
                         soonest = max(soonest, looked_up + 1 + GATHER)
@@ -265,6 +273,8 @@ def check_cycles(bench, runs):
             gates.issue(job, before)
             if job.looks_up:
                 looked_up = before
+            if job.is_partition:
+                held = before + PARTITION + bench.config.cols
             if job.is_gate:
                 least = most = GATES_APART[turns] - GATES_TAKE_TURNS[turns]
             else:
@@ -276,7 +286,7 @@ def check_cycles(bench, runs):
         if job.is_scaled:
             delay = LATENCY + late + SCALED_LATENCY
         delay += CURVE * job.is_curve
-        if not job.is_gate:
+        if not job.is_gate and not job.is_partition:
             assert lines[:: 1 + job.wide] == [now + delay for now in issued], job
         if job.wide:
             assert lines[1::2] == [now + turns for now in lines[::2]], job
@@ -407,6 +417,34 @@ async def tables(dut):
     ]
     await bench.perform(done)
     await bench.finish(done)
+
+
+@cocotb.test
+async def partitions(dut):
+    """Check partitions one after the other, and instructions that use their entries at once."""
+    bench, jobs = await started(dut, "partitions")
+    if not bench.config.attention:
+        return
+    number = bench.config.parameter_entries
+    looks_up = {"function": int(Function.QUOTIENT), "wide_operands": 0}
+    done = []
+    for _ in range(20):
+        entry = jobs.random.randrange(number)
+        # The numbers of table 0 are small, so the entry of their sum leaves something of a result.
+        table = jobs.random.choice((0, 0, 0, bench.config.tables - LONG_TABLES))
+        rows = jobs.random.choice((1, 2, 40, 80))
+        at = {"operation": int(Operation.ADD), "rows": rows, "table": table, "parameter": entry}
+        done.append(jobs.of(Opcode.VECTOR, **looks_up, **at, accumulate=1, wide=0))
+        large = {"table": bench.config.tables - LONG_TABLES, "operation": int(Operation.COPY)}
+        uses = {**looks_up, **large, "wide": 1, "accumulate": 0, "rows": 5}
+        for _ in range(jobs.random.choice((0, 1, 2))):
+            entry = jobs.random.choice((entry, entry, jobs.random.randrange(number)))
+            done.append(jobs.of(Opcode.VECTOR, **uses, parameter=entry))
+    # Each entry is used at last, so that a write into a wrong entry shows.
+    done += [jobs.of(Opcode.VECTOR, **uses, parameter=entry) for entry in range(number)]
+    runs = await bench.perform(done)
+    await bench.finish(done)
+    check_cycles(bench, runs)
 
 
 @cocotb.test

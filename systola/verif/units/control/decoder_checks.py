@@ -216,7 +216,8 @@ def check_activation_command(d: Any, opcode: Opcode, f: Fields, text: Reader) ->
         low = f["zero_point"] if function in (Function.RELU, Function.RELU6) else -128
         high = ceiling if function == Function.RELU6 else 127
     assert (c.low, c.high) == (low, high)
-    assert (c.wide, c.accumulate) == (wide, f.get("accumulate", 0))
+    partition = _is_partition(opcode, f)
+    assert (c.wide, c.accumulate) == (wide, 0 if partition else f.get("accumulate", 0))
     stochastic = f.get("stochastic", 0)
     assert (c.rounding, c.zero_point) == (f["rounding"] | stochastic, f["zero_point"])
     if text.config.training:
@@ -227,6 +228,7 @@ def check_activation_command(d: Any, opcode: Opcode, f: Fields, text: Reader) ->
     if text.config.attention:
         copies = opcode == Opcode.VECTOR and f["operation"] == Operation.COPY
         assert c.relative == _is_relative(opcode, f)
+        assert c.partition == partition
         assert c.gathers == ((function == Function.QUOTIENT and copies) or c.relative)
         assert not c.gathers or c.table == f["table"]
     for late in (Function.TABLE, Function.SIGMOID, Function.TANH, Function.EXP):
@@ -234,7 +236,8 @@ def check_activation_command(d: Any, opcode: Opcode, f: Fields, text: Reader) ->
         if function == late:
             assert c.table == f["table"] or late == Function.SIGMOID
     assert c.parameter == f["parameter"]
-    assert c.destination == f["buffer" if opcode == Opcode.ACTIVATE else "destination"]
+    if not partition:
+        assert c.destination == f["buffer" if opcode == Opcode.ACTIVATE else "destination"]
     average = opcode == Opcode.POOL and f["reduction"] == Reduction.AVERAGE
     assert c.by_taps == average
     if walk.counts["block"] > 1:
@@ -273,7 +276,10 @@ def check_activation_command(d: Any, opcode: Opcode, f: Fields, text: Reader) ->
     operation = Operation.COPY if _is_relative(opcode, f) else f["operation"]
     assert (c.source, c.operation) == (Source.VECTOR, operation)
     assert c.wide_operands == f["wide_operands"]
-    assert counts == {"kx": halves - second, "ky": 1, "ox": f["rows"], "oy": 1, "block": 1}
+    expected = {"kx": halves - second, "ky": 1, "ox": f["rows"], "oy": 1, "block": 1}
+    if partition:
+        expected |= {"kx": f["rows"], "ox": 1}
+    assert counts == expected
     for index in walk.corners():
         line = f["buffer"] + second + index["ox"] * halves + index["kx"]
         assert walk.place(**index)[0] == line
@@ -289,6 +295,11 @@ def _is_relative(opcode: Opcode, f: Fields) -> bool:
     return opcode == Opcode.VECTOR and how == (Function.QUOTIENT, Operation.ADD)
 
 
+def _is_partition(opcode: Opcode, f: Fields) -> bool:
+    """Return whether an instruction makes a parameter entry of the sum of all vectors."""
+    return _is_relative(opcode, f) and bool(f["accumulate"]) and not f["wide"]
+
+
 def _paired(opcode: Opcode, f: Fields, text: Reader) -> int:
     """Return whether an instruction reads both lines of its int16 operands and addends at once."""
     if not text.config.reads_pairs or opcode not in (Opcode.ACTIVATE, Opcode.VECTOR):
@@ -296,6 +307,7 @@ def _paired(opcode: Opcode, f: Fields, text: Reader) -> int:
     names = (
         [] if not f["accumulate"] else ["buffer" if opcode == Opcode.ACTIVATE else "destination"]
     )
+    names = [] if _is_partition(opcode, f) else names
     if f.get("wide_operands"):
         names += ["buffer"] if f["operation"] == Operation.COPY else ["buffer", "operand"]
     return int(all(f[name] % 2 == 0 for name in names))
@@ -354,6 +366,8 @@ def check_operands(d: Any, opcode: Opcode, f: Fields, text: Reader) -> None:
         check_transfer(d, opcode, f, text)
     entries = tuple(parameter_space(config) + entry for entry in regions.get("parameter", ()))
     tables = tuple(table_space(config) + table for table in regions.get("table", ()))
+    if _is_partition(opcode, f):
+        assert d.buffer.base == d.buffer.end == 0
     if opcode in (Opcode.LOAD_PARAMETERS, Opcode.LOAD_TABLE):
         assert region(d.buffer) == (entries or tables)
         base, end = regions["host"]

@@ -196,7 +196,9 @@ class Writer:
         sums = operation == Operation.ADD and not wide_operands
         if config.attention and (operation == Operation.COPY or sums) and self._flag(True):
             table = self.random.randint(0, config.tables - LONG_TABLES)
-            return {**found, "function": Function.QUOTIENT, "table": table}
+            found = {**found, "function": Function.QUOTIENT, "table": table}
+            partition = {"accumulate": 1, "wide": 0}
+            return found | (partition if sums and self._flag(True) else {})
         return found
 
     def _place(self, *sizes: int) -> list[int]:
@@ -289,7 +291,11 @@ class Writer:
             operand = buffer if operation != Operation.COPY else random.getrandbits(20)
         if random.random() < 0.3 and found["wide"] == wide_operands:
             destination = buffer
-        return self._divided(found, operation, wide_operands) | {
+        divided = self._divided(found, operation, wide_operands)
+        if divided["accumulate"] and not divided["wide"] and random.random() < 0.7:
+            # Lines that results at line 0 would overlap: a partition has no results.
+            rows, buffer = 30, random.randrange(30)
+        return divided | {
             "operation": operation,
             "buffer": buffer,
             "operand": operand,

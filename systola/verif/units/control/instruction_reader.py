@@ -122,6 +122,8 @@ class Reader(Checks):
             else:
                 names = (*("source", "operand")[: len(lines) - 1], "buffer")
             found |= zip(names, lines, strict=False)
+            if opcode == Opcode.VECTOR and ranges.is_partition(f["accumulate"], f["wide"]):
+                del found["buffer"]  # it writes no line
         if Fault.ACCUMULATOR_RANGE in checks and ranges.uses_accumulators(opcode, f):
             found["accumulator"] = ranges.accumulator_rows(opcode, f, window)
         if Fault.PARAMETER_RANGE in checks:

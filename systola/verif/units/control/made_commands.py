@@ -118,6 +118,8 @@ def _unused(opcode: Opcode, command: Mapping[str, Any]) -> set[str]:
     )
     if not reads_operand:
         unused.add("operand")
+    if command.get("partition"):
+        unused |= {"destination", "paired"}
     if opcode is not Opcode.VECTOR:
         used = {Opcode.MEASURE: ("multiplier_b",)}
         used[Opcode.RANDOM] = ("multiplier_a", "multiplier_b", "shift_b")

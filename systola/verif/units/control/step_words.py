@@ -156,7 +156,10 @@ class Shown:
         if opcode in (Opcode.MATRIX_MULTIPLY, Opcode.CONVOLVE):
             return {**flags, **self._matrix(opcode)}
         if opcode in (Opcode.ACTIVATE, Opcode.DEPTHWISE, Opcode.POOL, Opcode.VECTOR):
-            return {**flags, **_RESULTS, **_BOUNDS, **self._activate(opcode)}
+            results = dict(_RESULTS)
+            if self._is_partition():
+                del results["destination"]  # a partition writes no line
+            return {**flags, **results, **_BOUNDS, **self._activate(opcode)}
         if opcode in TRAINING:
             return self._training(opcode)
         if opcode in LINKS:
@@ -169,11 +172,14 @@ class Shown:
         """Return the parts of the word `flags`.
 
         Some parts are skipped because the command differs from the instruction's field. With random
-        numbers this is the rounding; with a quotient or a table of int32 it is the function.
+        numbers this is the rounding; with a quotient or a table of int32 it is the function. For a
+        partition the flag `accumulate` is skipped, too.
         """
         skipped = {"activate.rounding": 1} if self._is("activate.stochastic") else {}
         if self._gathers() or self._is("activate.quotient"):
             skipped |= {"activate.function": 3}
+        if self._is_partition():
+            skipped |= {"activate.accumulate": 1}
         place, parts = _FLAGS[opcode]
         more: tuple[Part, ...] = ()
         if opcode is Opcode.VECTOR:
@@ -224,6 +230,10 @@ class Shown:
         """Return whether a Vector subtracts one line from all vectors before it looks them up."""
         return self._config.attention and bool(self.value("activate.relative"))
 
+    def _is_partition(self) -> bool:
+        """Return whether a Vector makes a parameter entry of the sum of all vectors."""
+        return self._config.attention and bool(self.value("activate.partition"))
+
     def _matrix(self, opcode: Opcode) -> Mapping[str, Word]:
         found = {"tiles": "tiles"}
         if opcode is Opcode.MATRIX_MULTIPLY and self._is("from_buffer"):
@@ -261,7 +271,8 @@ class Shown:
         if opcode is Opcode.VECTOR:
             lasting = _SCALE
             command |= {TWO_LINES: "wide_operands"} if self._config.wide else {}
-            command |= {"vector_rows": "walk.count.ox", "table": "table"}
+            level = "kx" if self._is_partition() else "ox"
+            command |= {"vector_rows": f"walk.count.{level}", "table": "table"}
             if self.value("activate.operation") != Operation.COPY or self._is_relative():
                 command |= {"operand": "operand"}
         else:
@@ -283,6 +294,8 @@ class Shown:
         spaces = {"entries": parameter_space(self._config), "table": table_space(self._config)}
         if opcode in loads:
             spaces["result"] = loads[opcode](self._config)
+        if self._is_partition():
+            del found["result"]  # the sequenced decoder has an empty region of lines
         return {
             cell: (base - spaces.get(cell, 0), end - spaces.get(cell, 0))
             for cell, (base, end) in found.items()

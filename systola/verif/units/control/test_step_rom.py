@@ -74,7 +74,7 @@ LATE = {
 """The faults that units other than the decoder find."""
 LOADED = {
     Loads.ACTIVATE: {"function": 17, "flag_a": 25},
-    Loads.VECTOR: {"function": 17, "flag_a": 25, "flag_b": 29, "code": 30},
+    Loads.VECTOR: {"function": 17, "flag_a": 25, "accumulate": 26, "flag_b": 29, "code": 30},
     Loads.MATRIX: {"flag_a": 18, "flag_b": 19, "from_buffer": 20},
     Loads.MAP: {"code": 15},
     Loads.MEASURE: {"code": 14},
@@ -104,7 +104,8 @@ class Run:
         self.cells |= {name: WINDOW[name] for name in WINDOW}
         self.cells |= {"ceiling": 0, "limit": 0}
         self._bits = bits
-        self._loaded = dict.fromkeys(("function", "flag_a", "flag_b", "from_buffer", "code"), 0)
+        names = ("function", "flag_a", "accumulate", "flag_b", "from_buffer", "code")
+        self._loaded = dict.fromkeys(names, 0)
         self._kept = self._sum = 0
 
     def step(self, row):
@@ -140,6 +141,7 @@ class Run:
         once = self._loaded["function"] == Function.QUOTIENT
         once = once and self._loaded["code"] == Operation.ADD
         second = self._loaded["code"] != Operation.COPY and not once
+        partition = once and self._loaded["accumulate"] and not flag_a
         return {
             When.ALWAYS: True,
             When.TABLE: self._loaded["function"] == Function.TABLE,
@@ -147,6 +149,7 @@ class Run:
             When.FLAG_B: flag_b,
             When.SECOND: second,
             When.RELATIVE: once,
+            When.WRITES_LINES: not partition,
             When.CURVE: self._loaded["function"] == Function.TABLE and flag_a,
             When.GATHERS: once
             or (self._loaded["function"] == Function.QUOTIENT and not self._loaded["code"]),
@@ -182,6 +185,8 @@ def test_regions(entry):
                 cell = "source"
             if use in entry.writes and entry.executor.name == "HOST_READER":
                 cell = "result"
+            if use.base == "parameter" and not entry.addresses(use, operands, SIZES):
+                continue  # a Vector that is no partition only reads its entry
             found = range(run.cells[f"{cell}.base"], run.cells[f"{cell}.end"])
             wanted = entry.addresses(use, operands, SIZES)
             assert found == wanted, f"{entry.mnemonic} {operands}: {use}"
