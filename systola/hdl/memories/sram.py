@@ -17,10 +17,11 @@ of initial values of such a memory.
 """
 
 _GOWIN_LUT_RAM_WORDS = 16
-"""Longest memory, in words, that uses the look-up tables of a Gowin FPGA.
+_GOWIN_LUT_RAM_BITS = 289
+"""Most words, and fewest bits a word, of a memory in the look-up tables of a Gowin FPGA.
 
-A GW2A-18 has 46 block RAMs. In the machine `tiny`, queues of a few wide words would take 18 of
-them.
+Such a memory would take nine block RAMs or more, mostly unused, of the 46 in a GW2A-18. Look-up
+tables are expensive, too: a tile of eight tables and six registers holds four bits of each word.
 """
 
 _GOWIN_BLOCK_WORDS = 512
@@ -91,11 +92,13 @@ class Sram(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         fabric = fabric_of(platform)
+        short = self._depth <= _GOWIN_LUT_RAM_WORDS and self._width >= _GOWIN_LUT_RAM_BITS
+        in_luts = fabric is Fabric.GOWIN and short
         if self._output_register and not self._transparent:
             if fabric is Fabric.ECP5 and len(self.read_address) <= _ECP5_ADDRESS_BITS:
                 self._ecp5(m)
                 return m
-            if fabric is Fabric.GOWIN and _GOWIN_LUT_RAM_WORDS < self._depth <= _GOWIN_BLOCK_WORDS:
+            if fabric is Fabric.GOWIN and self._depth <= _GOWIN_BLOCK_WORDS and not in_luts:
                 self._gowin(m)
                 return m
 
@@ -109,8 +112,7 @@ class Sram(wiring.Component):
         if fabric is Fabric.CHIP or (fabric is Fabric.GENERIC and self.is_macro):
             self._macro(m, read_data)
         else:
-            short = fabric is Fabric.GOWIN and self._depth <= _GOWIN_LUT_RAM_WORDS
-            self._inferred(m, read_data, "distributed" if short else "block")
+            self._inferred(m, read_data, "distributed" if in_luts else "block")
         return m
 
     def _macro(self, m: Module, read_data: Signal) -> None:

@@ -29,7 +29,7 @@ VARIANTS = {
     "ecp5, transparent, register": (20, 48, True, True),
     "gowin, register": (100, 512, False, True),
     "gowin, register, long": (20, 513, False, True),
-    "gowin, register, short": (20, 16, False, True),
+    "gowin, register, short": (300, 16, False, True),
 }
 """For each variant: bits a word, number of words, whether the memory is transparent, and whether
 it has an output register.
