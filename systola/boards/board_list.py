@@ -108,7 +108,7 @@ BOARDS = {
             load="openFPGALoader --cable dirtyJtag",
             preset="tiny",
             mhz=20,
-            memory_bytes=24 << 10,
+            memory_bytes=16 << 10,
         ),
         Board(
             name="icebreaker",

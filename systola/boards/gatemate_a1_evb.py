@@ -13,7 +13,7 @@ from systola.hdl.parts.fabric import Fabric
 _DESIGN = "{{emit_verilog()}}"
 _SYNTHESIS = """
     read_verilog {{name}}.v
-    synth_gatemate -luttree -nomx8 -top {{name}} -json {{name}}.syn.json
+    synth_gatemate -luttree -nomx8 -nomx4 -top {{name}} -json {{name}}.syn.json
 """
 _PINS = """
     {% for port, pin, attrs in platform.iter_port_constraints_bits() -%}
@@ -45,9 +45,9 @@ _PACK = """
 class GateMateA1EvbPlatform(TemplatedPlatform):
     """A platform with the board's clock and the serial line of its USB port.
 
-    The pins of clock and line are those of LiteX' platform `olimex_gatemate_a1_evb`, and of the
-    constraint files in the repository tgingold/vhdl4gatemate. The microcontroller that loads the
-    FPGA passes the line on to USB.
+    Clock and line have the pins of LiteX' platform `olimex_gatemate_a1_evb`. The constraint files
+    in the repository tgingold/vhdl4gatemate have the same. The microcontroller that loads the FPGA
+    passes the line on to USB.
     """
 
     toolchain = "peppercorn"

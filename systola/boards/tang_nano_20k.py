@@ -17,6 +17,7 @@ _ROUTE = """
         --device {{platform.part}}
         --vopt family=GW2A-18C
         --vopt cst={{name}}.cst
+        --placer-heap-cell-placement-timeout 65536
         --json {{name}}.syn.json
         --write {{name}}.pnr.json
 """
@@ -32,7 +33,8 @@ class TangNano20kPlatform(GowinPlatform):
     """A platform with the board's clock and the serial line of its USB port.
 
     The pins come from Sipeed's schematic of the board. Amaranth's own build script runs a nextpnr
-    that is no longer published, so this one runs its successor.
+    that is no longer published, so this one runs its successor. Its placer gives up soon, where it
+    would by itself try for hours.
     """
 
     part = "GW2AR-LV18QN88C8/I7"

@@ -16,7 +16,7 @@ _YOSYS_MODELS = {"SB_MAC16": "ice40/cells_sim.v"}
 
 
 _OWN_PORTS = {"MULT9X9": "Z", "MULT9X9_GOWIN": "DOUT"}
-"""For each model of a block whose name two vendors use: a port that only this vendor's has."""
+"""Blocks of two vendors with one name: for each model, a port that the other one lacks."""
 
 
 def models_of(verilog: str) -> str:
