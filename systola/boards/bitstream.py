@@ -6,8 +6,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +23,9 @@ from systola.boards.clock import pll_settings
 from systola.sim.build import build_folder
 from systola.synth.errors import SynthesisError, SynthesisUsageError
 from systola.synth.tools import find_tool
+
+_LOOK_SECONDS = 1
+"""Seconds between two looks at the log of a build."""
 
 
 @dataclass(frozen=True)
@@ -59,19 +64,11 @@ def build(
     plan.extract(folder)
     log = folder / f"{name}.log"
     print(f"bitstream of '{config.name}' for {board.name}: minutes, see {log} ...", file=sys.stderr)
-    with log.open("w") as output:
-        status = subprocess.run(
-            ["sh", f"{plan.script}.sh"],
-            cwd=folder,
-            env={**os.environ, **environment},
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            check=False,
-        ).returncode
+    status = run_build(["sh", f"{plan.script}.sh"], folder, environment, log)
     text = log.read_text(errors="replace")
-    used = _used(text)
+    used = used_cells(text)
     if status:
-        raise SynthesisError(_reason(text, used) + f" (log: {log})")
+        raise SynthesisError(reason_of_failure(text, used) + f" (log: {log})")
     return Bitstream(
         path=folder / f"{name}.{board.product}",
         clock_hz=round(clock.hz),
@@ -80,13 +77,46 @@ def build(
     )
 
 
-def _reason(log: str, used: dict[str, tuple[int, int]]) -> str:
+def run_build(command: list[str], folder: Path, environment: dict[str, str], log: Path) -> int:
+    """Run a build script with a log, and return its status.
+
+    Stop it when nextpnr reports more cells than the FPGA has: its placer may go on for hours.
+    """
+    with (
+        log.open("w") as output,
+        subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**os.environ, **environment},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            while process.poll() is None and not _excess(
+                used_cells(log.read_text(errors="replace"))
+            ):
+                time.sleep(_LOOK_SECONDS)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+    return process.returncode
+
+
+def _excess(used: dict[str, tuple[int, int]]) -> list[str]:
+    """Return each kind of cell that exceeds the FPGA, with both numbers."""
+    return [f"{have:,} {kind} of {room:,}" for kind, (have, room) in used.items() if have > room]
+
+
+def reason_of_failure(log: str, used: dict[str, tuple[int, int]]) -> str:
     """Return the reason for a failure: the kinds of cells that exceed the FPGA, or else the tool's
     message.
     """
-    excess = [f"{have:,} {kind} of {room:,}" for kind, (have, room) in used.items() if have > room]
-    if excess:
+    if excess := _excess(used):
         return f"the machine does not fit: it needs {', '.join(excess)}"
+    if "Unable to find legal placement" in log:
+        return "the machine does not fit: nextpnr finds no place for the last of its cells"
     errors = [line for line in log.splitlines() if line.startswith("ERROR")]
     return errors[0] if errors else "a tool stopped"
 
@@ -120,7 +150,7 @@ def _tool(name: str) -> str:
     return found
 
 
-def _used(log: str) -> dict[str, tuple[int, int]]:
+def used_cells(log: str) -> dict[str, tuple[int, int]]:
     """Read the device utilisation in the log of nextpnr; kinds of cells that are not used are left
     out.
     """

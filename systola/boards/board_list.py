@@ -36,6 +36,11 @@ _APICULA = {
     "NEXTPNR_HIMBAECHEL_GOWIN": "nextpnr-himbaechel-gowin",
     "GOWIN_PACK": "gowin_pack",
 }
+_PEPPERCORN = {
+    "YOSYS": "yosys",
+    "NEXTPNR_HIMBAECHEL_GATEMATE": "nextpnr-himbaechel-gatemate",
+    "GMPACK": "gmpack",
+}
 _ICESTORM = {"YOSYS": "yosys", "NEXTPNR_ICE40": "nextpnr-ice40", "ICEPACK": "icepack"}
 
 _ULX3S = Board(
@@ -91,7 +96,19 @@ BOARDS = {
             load="openFPGALoader --board tangnano20k",
             preset="tiny",
             mhz=50,
-            memory_bytes=24 << 10,
+            memory_bytes=16 << 10,
+        ),
+        Board(
+            name="gatemate-a1-evb",
+            text="Olimex GateMate A1-EVB, Cologne Chip CCGM1A1",
+            module="systola.boards.gatemate_a1_evb",
+            platform="GateMateA1EvbPlatform",
+            tools=_PEPPERCORN,
+            product="bit",
+            load="openFPGALoader --cable dirtyJtag",
+            preset="tiny",
+            mhz=20,
+            memory_bytes=16 << 10,
         ),
         Board(
             name="icebreaker",

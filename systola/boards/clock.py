@@ -12,6 +12,7 @@ from amaranth.lib.cdc import ResetSynchronizer
 from amaranth.vendor import GowinPlatform, LatticeECP5Platform
 
 from systola.arch.config import ConfigError
+from systola.hdl.parts.fabric import Fabric, fabric_of
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,21 @@ def gowin_pll(input_hz: float, wanted_hz: float) -> PllSettings:
     return _nearest(found, wanted_hz)
 
 
+def gatemate_pll(input_hz: float, wanted_hz: float) -> PllSettings:
+    """Return the settings of the CC_PLL that come nearest to a frequency, in hertz.
+
+    The block takes frequencies, for which nextpnr chooses the dividers, within these limits of the
+    mode ECONOMY. Source: Cologne Chip UG1001, "Primitives Library".
+    """
+    found = [
+        PllSettings(input_hz * feedback / divider, 1, feedback, divider)
+        for feedback in range(1, 201)
+        if 1e9 < 2 * input_hz * feedback <= 2e9
+        for divider in range(4, 257, 4)
+    ]
+    return _nearest(found, wanted_hz)
+
+
 def _nearest(found: list[PllSettings], wanted_hz: float) -> PllSettings:
     best = min(found, key=lambda settings: abs(settings.hz - wanted_hz))
     if abs(best.hz - wanted_hz) > 0.02 * wanted_hz:
@@ -95,6 +111,8 @@ def pll_settings(platform: Any, wanted_hz: float) -> PllSettings:
         make = ecp5_pll
     elif isinstance(platform, GowinPlatform):
         make = gowin_pll
+    elif fabric_of(platform) is Fabric.GATEMATE:
+        make = gatemate_pll
     return make(platform.default_clk_frequency, wanted_hz)
 
 
@@ -141,6 +159,20 @@ def add_clock(m: Module, platform: Any, settings: PllSettings) -> None:
             **{f"i_{which}": Const(0, 4) for which in ("PSDA", "DUTYDA", "FDLY")},
             o_CLKOUT=ClockSignal(),
             o_LOCK=locked,
+        )
+    elif fabric_of(platform) is Fabric.GATEMATE:
+        m.submodules.clock_pin = pin = io.Buffer("i", pin)
+        m.submodules.pll = Instance(
+            "CC_PLL",
+            p_REF_CLK=str(platform.default_clk_frequency / 1e6),
+            p_OUT_CLK=str(settings.hz / 1e6),
+            p_PERF_MD="ECONOMY",
+            i_CLK_REF=pin.i,
+            i_USR_CLK_REF=Const(0),
+            i_CLK_FEEDBACK=Const(0),
+            i_USR_LOCKED_STDY_RST=Const(0),
+            o_USR_PLL_LOCKED=locked,
+            o_CLK0=ClockSignal(),
         )
     else:
         m.submodules.pll = Instance(

@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from amaranth.build import Attrs, Clock, Pins, Resource, Subsignal
 from amaranth.vendor import GowinPlatform
 
+_DESIGN = "{{emit_verilog()}}"
+_SYNTHESIS = """
+    read_verilog {{name}}.v
+    synth_gowin -family gw2a -nowidelut -top {{name}} -json {{name}}.syn.json
+"""
 _ROUTE = """
     {{invoke_tool("nextpnr-himbaechel-gowin")}}
         {{get_override("nextpnr_opts")|options}}
         --device {{platform.part}}
         --vopt family=GW2A-18C
         --vopt cst={{name}}.cst
+        --placer-heap-cell-placement-timeout 65536
         --json {{name}}.syn.json
         --write {{name}}.pnr.json
 """
@@ -29,7 +33,8 @@ class TangNano20kPlatform(GowinPlatform):
     """A platform with the board's clock and the serial line of its USB port.
 
     The pins come from Sipeed's schematic of the board. Amaranth's own build script runs a nextpnr
-    that is no longer published, so this one runs its successor.
+    that is no longer published, so this one runs its successor. Its placer gives up soon, where it
+    would by itself try for hours.
     """
 
     part = "GW2AR-LV18QN88C8/I7"
@@ -53,6 +58,9 @@ class TangNano20kPlatform(GowinPlatform):
         """The commands of the build script: synthesis as Amaranth has it, and two of our own."""
         return [super().command_templates[0], _ROUTE, _PACK]
 
-    def toolchain_prepare(self, fragment: Any, name: str, **options: Any) -> Any:
-        """Write the files of a build, see TemplatedPlatform in Amaranth."""
-        return super().toolchain_prepare(fragment, name, synth_opts="-family gw2a", **options)
+    @property
+    def file_templates(self) -> dict[str, str]:
+        """The files of the build script."""
+        files = {**super().file_templates, "{{name}}.v": _DESIGN, "{{name}}.ys": _SYNTHESIS}
+        del files["{{name}}.il"]
+        return files

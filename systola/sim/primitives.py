@@ -15,6 +15,10 @@ _YOSYS_MODELS = {"SB_MAC16": "ice40/cells_sim.v"}
 """For each block with a model in Yosys: the model's file."""
 
 
+_OWN_PORTS = {"MULT9X9": "Z", "MULT9X9_GOWIN": "DOUT"}
+"""Blocks of two vendors with one name: for each model, a port that the other one lacks."""
+
+
 def models_of(verilog: str) -> str:
     """Return the models, as Verilog, of all blocks that `verilog` instantiates.
 
@@ -28,7 +32,9 @@ def models_of(verilog: str) -> str:
 
 
 def _places(verilog: str, name: str) -> bool:
-    return re.search(rf"^\s*{name}\s", verilog, re.MULTILINE) is not None
+    port = rf"[^;]*\.{_OWN_PORTS[name]}\(" if name in _OWN_PORTS else ""
+    block = name.removesuffix("_GOWIN")
+    return re.search(rf"^\s*{block}\s{port}", verilog, re.MULTILINE) is not None
 
 
 def _yosys_model(name: str) -> str:

@@ -6,6 +6,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from systola.hdl.matrix import multiplier_row_ecp5 as ecp5
+from systola.hdl.matrix import multiplier_row_gowin as gowin
 from systola.hdl.matrix import multiplier_row_ice40 as ice40
 from systola.hdl.matrix import multiplier_row_logic as logic
 from systola.hdl.matrix import multiplier_row_nexus as nexus
@@ -82,6 +83,8 @@ class MultiplierRow(wiring.Component):
                 multiply = ecp5.multiply_pairs
             case Fabric.ECP5:
                 multiply = ecp5.multiply
+            case Fabric.GOWIN:
+                multiply = gowin.multiply
             case Fabric.ICE40:
                 multiply = ice40.multiply
             case Fabric.NEXUS:

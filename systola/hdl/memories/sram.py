@@ -17,11 +17,19 @@ of initial values of such a memory.
 """
 
 _GOWIN_LUT_RAM_WORDS = 16
-"""Longest memory, in words, that uses the look-up tables of a Gowin FPGA.
+_GOWIN_LUT_RAM_BITS = 289
+"""Most words, and fewest bits a word, of a memory in the look-up tables of a Gowin FPGA.
 
-A GW2A-18 has 46 block RAMs. In the machine `tiny`, queues of a few wide words would take 18 of
-them.
+Such a memory would take nine block RAMs or more, mostly unused, of the 46 in a GW2A-18. Look-up
+tables are expensive, too: a tile of eight tables and six registers holds four bits of each word.
 """
+
+_GOWIN_BLOCK_WORDS = 512
+"""Words in a block RAM of a Gowin FPGA, with _GOWIN_BLOCK_BITS bits each.
+
+Blocks with shorter words are inferred, as nextpnr knows of chips that lack their output registers.
+"""
+_GOWIN_BLOCK_BITS = 36
 
 _ECP5_ADDRESS_BITS = 14
 """Address bits of a block RAM of the ECP5: it has 2^14 words of 1 bit, or fewer and wider words."""
@@ -84,10 +92,15 @@ class Sram(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         fabric = fabric_of(platform)
-        deep = len(self.read_address) > _ECP5_ADDRESS_BITS
-        if fabric is Fabric.ECP5 and self._output_register and not (self._transparent or deep):
-            self._ecp5(m)
-            return m
+        short = self._depth <= _GOWIN_LUT_RAM_WORDS and self._width >= _GOWIN_LUT_RAM_BITS
+        in_luts = fabric is Fabric.GOWIN and short
+        if self._output_register and not self._transparent:
+            if fabric is Fabric.ECP5 and len(self.read_address) <= _ECP5_ADDRESS_BITS:
+                self._ecp5(m)
+                return m
+            if fabric is Fabric.GOWIN and self._depth <= _GOWIN_BLOCK_WORDS and not in_luts:
+                self._gowin(m)
+                return m
 
         read_data = Signal(self._width)
         shown = read_data
@@ -99,8 +112,7 @@ class Sram(wiring.Component):
         if fabric is Fabric.CHIP or (fabric is Fabric.GENERIC and self.is_macro):
             self._macro(m, read_data)
         else:
-            short = fabric is Fabric.GOWIN and self._depth <= _GOWIN_LUT_RAM_WORDS
-            self._inferred(m, read_data, "distributed" if short else "block")
+            self._inferred(m, read_data, "distributed" if in_luts else "block")
         return m
 
     def _macro(self, m: Module, read_data: Signal) -> None:
@@ -183,6 +195,33 @@ class Sram(wiring.Component):
             )
             data = Cat(*read) if whole else read[1]
             m.d.comb += self.read_data[first : first + bits].eq(data[:bits])
+
+    def _gowin(self, m: Module) -> None:
+        """Place block RAMs side by side: port A writes, port B reads.
+
+        Gowin UG285, "BSRAM & SSRAM User Guide". The lowest bits of an address for writing enable
+        the bytes of the word.
+        """
+        for first in range(0, self._width, _GOWIN_BLOCK_BITS):
+            bits = min(_GOWIN_BLOCK_BITS, self._width - first)
+            read = Signal(_GOWIN_BLOCK_BITS, name=f"read_{first}")
+            m.submodules[f"block_{first}"] = Instance(
+                "SDPX9B",
+                p_BIT_WIDTH_0=_GOWIN_BLOCK_BITS,
+                p_BIT_WIDTH_1=_GOWIN_BLOCK_BITS,
+                p_READ_MODE=Const(1, 1),
+                **{f"i_CLK{port}": ClockSignal() for port in "AB"},
+                **{f"i_RESET{port}": Const(0) for port in "AB"},
+                **{f"i_BLKSEL{port}": Const(0, 3) for port in "AB"},
+                i_CEA=self.write_enable,
+                i_ADA=_padded(Cat(Const(-1, 4), Const(0, 1), self.write_address), 14),
+                i_DI=_padded(self.write_data[first : first + bits], _GOWIN_BLOCK_BITS),
+                i_CEB=self.read_enable,
+                i_OCE=self.output_enable,
+                i_ADB=_padded(Cat(Const(0, 5), self.read_address), 14),
+                o_DO=read,
+            )
+            m.d.comb += self.read_data[first : first + bits].eq(read[:bits])
 
 
 def _padded(value: Value, width: int) -> Value:

@@ -36,12 +36,14 @@ class Checked:
 def fabric_of(platform: object) -> Fabric:
     """Return the fabric of an Amaranth platform.
 
-    The fabric is GENERIC without a platform, and for a family that Fabric does not list.
+    The fabric is GENERIC without a platform, and for a family that Fabric does not list. A platform
+    for a family that Amaranth does not have names its `fabric`.
     """
     if isinstance(platform, Fabric):
         return platform
-    if isinstance(platform, Checked):
-        return platform.fabric
+    named = getattr(platform, "fabric", None)
+    if isinstance(named, Fabric):
+        return named
     if platform is None:
         return Fabric.GENERIC
 

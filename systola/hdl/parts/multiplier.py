@@ -14,6 +14,7 @@ WIDTH_LIMIT = 18
 """Longest operand in bits that one DSP block takes. Longer ones need sums of partial products."""
 
 _ECP5_BITS = 18
+_GOWIN_BITS = 18
 _ICE40_BITS = 16
 
 
@@ -46,6 +47,8 @@ class Multiplier(wiring.Component):
                 self._ecp5(m)
             case Fabric.ICE40 if max(len(self.a), len(self.b)) <= _ICE40_BITS:
                 self._ice40(m)
+            case Fabric.GOWIN:
+                self._gowin(m)
             case _:
                 self._inferred(m)
         return m
@@ -83,6 +86,26 @@ class Multiplier(wiring.Component):
             **{f"p_REG_{register}_CLK": "CLK0" for register in registers},
             p_GSR="DISABLED",
             **ports,
+        )
+        m.d.comb += self.product.eq(product)
+
+    def _gowin(self, m: Module) -> None:
+        """Place the block of a Gowin FPGA: Gowin UG287, "DSP User Guide"."""
+        product = Signal(2 * _GOWIN_BITS)
+        registers = ["A", "B", "OUT_"] + ["PIPE_"] * self._pipeline
+        m.submodules.dsp = Instance(
+            "MULT18X18",
+            **{f"p_{register}REG": Const(1, 1) for register in registers},
+            i_CLK=ClockSignal(),
+            i_CE=self.enable,
+            i_RESET=Const(0),
+            i_A=_extended(self.a, _GOWIN_BITS),
+            i_B=_extended(self.b, _GOWIN_BITS),
+            i_ASIGN=Const(self.a.shape().signed),
+            i_BSIGN=Const(self.b.shape().signed),
+            **{f"i_{operand}SEL": Const(0) for operand in "AB"},
+            **{f"i_SI{operand}": Const(0, _GOWIN_BITS) for operand in "AB"},
+            o_DOUT=product,
         )
         m.d.comb += self.product.eq(product)
 

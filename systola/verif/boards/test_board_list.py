@@ -11,7 +11,7 @@ from systola.boards.bitstream import platform_of
 from systola.boards.board_design import uart_divisor
 from systola.boards.board_list import BOARDS
 from systola.boards.board_top import check_board
-from systola.boards.clock import add_clock, gowin_pll, pll_settings
+from systola.boards.clock import add_clock, gatemate_pll, gowin_pll, pll_settings
 from systola.runtime.serial_port import DEFAULT_BAUD
 
 
@@ -33,6 +33,16 @@ def test_gowin_clock(mhz: int) -> None:
     assert settings.hz == pytest.approx(mhz * 1e6, rel=0.02)
     assert 27e6 / settings.reference >= 3e6
     assert 500e6 <= settings.hz * settings.divider <= 1250e6
+
+
+@pytest.mark.parametrize("mhz", [20, 25, 50, 100])
+def test_gatemate_clock(mhz: int) -> None:
+    """Check that a GateMate PLL has an oscillator within the limits of its mode."""
+    settings = gatemate_pll(10e6, mhz * 1e6)
+    assert settings.hz == 10e6 * settings.feedback / settings.divider
+    assert settings.hz == pytest.approx(mhz * 1e6, rel=0.02)
+    assert 1e9 < 2 * 10e6 * settings.feedback <= 2e9
+    assert settings.divider % 4 == 0
 
 
 @pytest.mark.parametrize("name", BOARDS)

@@ -8,7 +8,10 @@ from systola.hdl.matrix.multiplier_row import MultiplierRow
 from systola.hdl.parts.fabric import Fabric
 from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, variants
 
-IMPLEMENTATIONS = ("generic 1", "ecp5 0", "ecp5 1", "ecp5 2", "ice40 1", "nexus 1", "xilinx7 1")
+IMPLEMENTATIONS = (
+    *("generic 1", "ecp5 0", "ecp5 1", "ecp5 2", "ice40 1", "nexus 1", "xilinx7 1"),
+    "gowin 1",
+)
 """For each implementation: the name of its fabric, and how many products share a DSP block.
 
 With 0, the products use no DSP block.

@@ -27,6 +27,9 @@ VARIANTS = {
     "ecp5, register, deep": (2, 16385, False, True),
     "ecp5, macro": (*MACRO, False, False),
     "ecp5, transparent, register": (20, 48, True, True),
+    "gowin, register": (100, 512, False, True),
+    "gowin, register, long": (20, 513, False, True),
+    "gowin, register, short": (300, 16, False, True),
 }
 """For each variant: bits a word, number of words, whether the memory is transparent, and whether
 it has an output register.
@@ -88,7 +91,8 @@ async def random_use(dut, rate):
 def test_sram(simulator, variant):
     component = unit(variant)
     assert component.is_macro == (VARIANTS[variant][:2] == MACRO)
-    fabric = Fabric.ECP5 if variant.startswith("ecp5") else Fabric.GENERIC
+    name = variant.split(",")[0]
+    fabric = Fabric(name) if name in ("ecp5", "gowin") else Fabric.GENERIC
     is_macro = component.is_macro and fabric is Fabric.GENERIC
     text = files("systola.hdl.memories").joinpath("sram_1r1w.v").read_text() if is_macro else ""
     run_unit("test_sram", simulator, component, variant=variant, modules=text, fabric=fabric)

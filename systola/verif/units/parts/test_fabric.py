@@ -10,6 +10,7 @@ from amaranth.vendor import (
     XilinxPlatform,
 )
 
+from systola.boards.gatemate_a1_evb import GateMateA1EvbPlatform
 from systola.hdl.parts.fabric import Fabric, fabric_of
 
 PLATFORMS = [
@@ -38,6 +39,10 @@ def test_gowin():
     assert fabric_of(board(GowinPlatform, part="GW1NR-LV9QN88PC6/I5", family="GW1NR-9C")) is (
         Fabric.GOWIN
     )
+
+
+def test_gatemate():
+    assert fabric_of(GateMateA1EvbPlatform()) is Fabric.GATEMATE
 
 
 @pytest.mark.parametrize("fabric", Fabric)

@@ -11,9 +11,11 @@ from systola.verif.units.unit import Bench, chosen_variant, rng, run_unit, varia
 
 SHAPES = ("s18 s18", "u18 s18", "u18 u18", "s9 s8", "s16 u16", "u1 s12")
 VARIANTS = [
-    f"{fabric.value} {shapes}" for shapes in SHAPES for fabric in (Fabric.GENERIC, Fabric.ECP5)
+    f"{fabric.value} {shapes}"
+    for shapes in SHAPES
+    for fabric in (Fabric.GENERIC, Fabric.ECP5, Fabric.GOWIN)
 ] + [f"ice40 {shapes}" for shapes in ("s16 s16", "u16 s16", "s9 u8", "u16 u16", "u18 s18")]
-VARIANTS += [f"{name} s16 s16 short" for name in ("generic", "ecp5", "ice40")]
+VARIANTS += [f"{name} s16 s16 short" for name in ("generic", "ecp5", "gowin", "ice40")]
 """Each variant is a fabric and the shapes of two operands: s16 is signed, with 16 bits.
 
 With `short` the multiplier has no `pipeline` register, so the latency is a cycle less.
