@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the sentence whose meaning is nearest to a given one, by MiniLM on the simulated machine.
+"""Find the sentence with the nearest meaning to a given one, by MiniLM on the simulated machine.
 
 Usage: sentences.py [SENTENCE] [rtl|iss]. The network is all-MiniLM-L6-v2: a transformer of six
 layers, 384 channels and 12 heads. It is converted to .tflite, quantised to 16x8 and compiled. The

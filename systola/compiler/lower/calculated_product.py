@@ -112,9 +112,9 @@ def calculated_product_steps(
 ) -> list[Step]:
     """Return the steps that multiply two calculated matrices.
 
-    A matrix without whole tiles in its blocks is copied first, with lines of zeros after it. Raises
-    CompileError if the machine takes no weights from the buffer, or if channels lie in several
-    parts, so that blocks of the source do not meet their tiles.
+    A matrix without whole tiles in its blocks is copied first, with lines of zeros after it.
+    Raises CompileError if the machine takes no weights from the buffer. Raises it for channels in
+    several parts, too, as blocks of the source would not meet their tiles.
     """
     if not config.training:
         raise CompileError(

@@ -590,8 +590,8 @@ class Lowering:
         """Append the steps for sums of int16 in host memory, in groups of blocks of channels.
 
         A group takes all rows, so that each weight tile is loaded once. Rows are cut into bands if
-        a source in host memory takes more than half of the buffer, or if more parts are needed than
-        there are blocks.
+        a source in host memory takes more than half of the buffer. They are cut into more bands if
+        more parts are needed than there are blocks.
         """
         channels, rows = target.channels, node.rows
         parts, bands = self._spill.bands.get(node.result, 1), 1

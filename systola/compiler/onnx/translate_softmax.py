@@ -77,7 +77,8 @@ def translate_qlinear_softmax(scope: Scope, node: OnnxNode) -> None:
     """Translate QLinearSoftmax, an operator of ONNX Runtime on codes, to work of the host."""
     source = Dequantised(scope.codes(node, 0), scope.quantisation(node, 1, 2))
     quantisation = scope.quantisation(node, 3, 4)
-    opset = node.integer("opset", scope.opset)
+    # ONNX Runtime takes the low 32 bits of this number.
+    opset = (node.integer("opset", scope.opset) + (1 << 31)) % (1 << 32) - (1 << 31)
     scope.result(node, _on_codes(scope, node, source, quantisation, opset))
 
 

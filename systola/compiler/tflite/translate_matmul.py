@@ -139,7 +139,8 @@ def _add_product(
 ) -> None:
     """Add the product of a value by a constant matrix, without the matrix' zero point.
 
-    `scaled` are multiplier and shift for the sums, `zero_points` those of source and result.
+    `scaled` has the multiplier and the shift for the sums. `zero_points` has one zero point for the
+    source and one for the result.
     """
     n = result.channels
     parts = weight_parts(matrix)

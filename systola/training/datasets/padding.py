@@ -39,9 +39,10 @@ def pad_sequences(
         maxlen = whole("maxlen", maxlen, 1)
     try:
         # By default NumPy sets only a flag for NaN and for numbers too large for `dtype`. For
-        # deprecated type names NumPy gives only a warning. Here all of this raises an error.
+        # deprecated type names and complex numbers NumPy gives only a warning. Here all of this
+        # raises an error.
         with np.errstate(invalid="raise"), warnings.catch_warnings():
-            warnings.simplefilter("error", DeprecationWarning)
+            warnings.simplefilter("error")
             rows = [np.asarray(each, dtype) for each in sequences]
             shape = next((row.shape[1:] for row in rows if len(row)), ())
             most = max(map(len, rows), default=0) if maxlen is None else maxlen
@@ -53,6 +54,6 @@ def pad_sequences(
                 kept = row[:most] if keep_the_first else row[-most:]
                 if len(kept):
                     into[slice(len(kept)) if at_the_end else slice(-len(kept), None)] = kept
-    except (TypeError, ValueError, ArithmeticError, MemoryError, DeprecationWarning) as error:
+    except (TypeError, ValueError, ArithmeticError, MemoryError, Warning) as error:
         raise TrainingError(f"sequences cannot be padded: {error}") from None
     return found

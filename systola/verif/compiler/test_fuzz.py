@@ -70,6 +70,16 @@ def test_some_mutants(judge: Isolation, count: int) -> None:
     assert kinds["equal"]
 
 
+def test_mutant_with_a_version_beyond_32_bits(judge: Isolation) -> None:
+    """Check a QLinearSoftmax with the version 2^40 of its operators, which ONNX Runtime takes as 0.
+
+    Seeds of `make soak` made this file.
+    """
+    mutant = make_mutant(model_files(large=False), 2121313252, 104)
+    assert "opset = 1099511627776" in mutant.name
+    assert verdict_of(judge, mutant.content, "small", 104).kind == "equal"
+
+
 @pytest.mark.exhaustive
 def test_many_mutants(judge: Isolation) -> None:
     kinds = check_mutants(judge, model_files(large=True), ALL_MUTANTS)

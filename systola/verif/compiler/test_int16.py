@@ -369,7 +369,7 @@ def test_many_rows(kind: str) -> None:
     ],
 )
 def test_sums_in_groups(part: int, k: int, n: int) -> None:
-    """Check a FULLY_CONNECTED of int16 whose vectors and sums are too many for the buffer.
+    """Check a FULLY_CONNECTED of int16 with too many vectors and sums for the buffer.
 
     It has a row for each `part` lines of the buffer. A vector of 8 channels takes two lines, and
     its sums take four.

@@ -56,7 +56,7 @@ def test_sentences(
 ) -> None:
     """Check that the machine finds the sentence that the float transformer finds.
 
-    Without a library that it needs, the script says what to install.
+    Without a library that it needs, the script prints the command that installs it.
     """
     monkeypatch.setattr("sys.argv", ["sentences.py", "Numbers go through a processor.", "iss"])
     monkeypatch.chdir(tmp_path)

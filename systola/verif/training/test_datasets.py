@@ -412,6 +412,8 @@ def test_padding_of_rows() -> None:
     [
         lambda: pad_sequences(5),
         lambda: pad_sequences([1, 2]),
+        lambda: pad_sequences([[1], [float("nan")]], dtype=None, value=0),
+        lambda: pad_sequences([[1], [2, 3]], value=1j),
         lambda: pad_sequences(LISTS, maxlen=0),
         lambda: pad_sequences(LISTS, maxlen=1 << 50),
         lambda: pad_sequences(LISTS, padding="left"),
