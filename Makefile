@@ -65,18 +65,11 @@ lock: ## Write the lock files again, with the versions they have where these fit
 demo: $(READY) ## Classify handwritten digits on the simulated machine
 	@$(BIN)/tpu demo
 
-SENTENCES := build/sentences
-demo-sentences: $(SENTENCES)/ready ## Find the sentence nearest to yours by a transformer on the machine [SENTENCE=]
-	@$(SENTENCES)/bin/python examples/sentences.py $(if $(SENTENCE),'$(SENTENCE)')
-
-# An environment of its own, as PyTorch's converter asks for older packages than the tests. Without checksums, unlike
-# all else that is installed: PyTorch has another file for each kind of computer.
-$(SENTENCES)/ready: pyproject.toml
-	@echo 'Installing PyTorch, its converter to .tflite and MiniLM in $(SENTENCES): some minutes, once.'
-	@python3 -m venv $(SENTENCES)
-	@$(SENTENCES)/bin/pip install -qq --disable-pip-version-check torch==2.13.0
-	@$(SENTENCES)/bin/pip install -qq --disable-pip-version-check --editable '.[quantize,sentences]'
-	@touch $@
+# PyTorch's converter asks for older packages than the tests, so the script has an environment of its own. It says how to
+# make it; `make` does not, as it installs only what has a checksum in a lock file.
+demo-sentences: $(READY) ## Find the sentence nearest to yours by a transformer on the machine [SENTENCE=]
+	@$(firstword $(wildcard build/sentences/bin/python) $(BIN)/python) examples/sentences.py \
+		$(if $(SENTENCE),'$(SENTENCE)')
 
 demo-train: $(READY) ## Train on the digits on the simulated machine, beside float32
 	@$(BIN)/python -m systola.verif.training.curves --backend rtl --draw build/training.svg

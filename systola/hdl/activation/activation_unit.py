@@ -231,9 +231,9 @@ class ActivationUnit(wiring.Component):
             hold_all |= self._awaits_tables(m, command, vector_issues)
             # No vector is issued from the issue of a partition until its entry is written. So
             # instructions end in their order, and vectors never use an entry that is still due.
-            partition_ends, entry_due = self._entry_done, Signal()
+            entry_due = Signal()
             issues_partition = vector_issues & command.partition
-            m.d.sync += entry_due.eq(issues_partition | (entry_due & ~partition_ends))
+            m.d.sync += entry_due.eq(issues_partition | (entry_due & ~self._entry_done))
             hold_issue |= entry_due
             message = "a vector is issued while the entry of a partition is due"
             promised(m, platform, ~(vector_issues & entry_due), message)

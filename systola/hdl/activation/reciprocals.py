@@ -94,7 +94,8 @@ class Reciprocals(wiring.Component):
         # The numbers of a sum that stay while its slot goes round.
         kept = data.StructLayout({"denominator": MULTIPLIER_BITS, "shift": SHIFT_BITS, "void": 1})
         m.submodules.kept = ring = DelayRing(width=kept.size, cycles=SLOTS)
-        passing, staying = data.View(kept, ring.output), Signal(kept)
+        passing = data.View(kept, ring.output)
+        staying = Signal(kept)
         m.d.comb += [
             staying.denominator.eq(Mux(begins, denominator, passing.denominator)),
             staying.shift.eq(Mux(begins, begun_shift, passing.shift)),

@@ -56,12 +56,12 @@ def test_sentences(
 ) -> None:
     """Check that the machine finds the sentence that the float transformer finds.
 
-    Without a library that it needs, the script prints the command that installs it.
+    Without a library that it needs, the script prints the commands that install it.
     """
     monkeypatch.setattr("sys.argv", ["sentences.py", "Numbers go through a processor.", "iss"])
     monkeypatch.chdir(tmp_path)
     if not find_spec("litert_torch"):
-        with pytest.raises(SystemExit, match="or make demo-sentences"):
+        with pytest.raises(SystemExit, match="build/sentences/bin/pip install torch"):
             runpy.run_path(str(FOLDER / "sentences.py"), run_name="__main__")
         return
     runpy.run_path(str(FOLDER / "sentences.py"), run_name="__main__")
